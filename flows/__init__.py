@@ -1,0 +1,1 @@
+"""Prefect flows, the local server and runner, and the `grpo` command."""

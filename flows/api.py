@@ -1,0 +1,149 @@
+"""The few calls to Prefect's REST API that the command line needs, without importing prefect.
+
+`import prefect` takes seconds; a command that only triggers, watches or cancels need not wait.
+What the server validates and records is the same as with `prefect deployment run`.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_core.errors import ConfigError, ServiceError
+
+FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+ACTIVE_STATES = ("SCHEDULED", "PENDING", "RUNNING", "CANCELLING")
+_TIMEOUT_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRun:
+    """A flow run as the server sees it now.
+
+    Args:
+        id: Its UUID.
+        name: Its name in the UI.
+        state_type: SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CRASHED, CANCELLING, CANCELLED.
+        message: Text of the state; the error of a failed run.
+        parameters: What it was created with.
+    """
+
+    id: str
+    name: str
+    state_type: str
+    message: str
+    parameters: dict[str, Any]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the state can not change any more."""
+        return self.state_type in FINAL_STATES
+
+
+class ApiClient:
+    """Talks to one server.
+
+    Args:
+        url: Address of the API, for example http://127.0.0.1:4200/api.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def is_healthy(self, timeout: float = 2.0) -> bool:
+        """Whether something answers the health check at this address."""
+        try:
+            return self._call("GET", "/health", timeout=timeout) is True
+        except ServiceError:
+            return False
+
+    def home(self) -> str:
+        """PREFECT_HOME of the server: tells our own server from anybody else's."""
+        return str(self._call("GET", "/admin/settings")["home"])
+
+    def create_flow_run(
+        self, deployment: str, parameters: dict[str, Any], *, name: str, tags: list[str]
+    ) -> FlowRun:
+        """Schedule a run of `flow/deployment` for now.
+
+        Raises:
+            ConfigError: The server refuses the parameters; the message names the field.
+        """
+        found = self._call("GET", f"/deployments/name/{deployment}")
+        body = {"parameters": parameters, "name": name, "tags": tags}
+        created = self._call("POST", f"/deployments/{found['id']}/create_flow_run", body)
+        return _flow_run(created)
+
+    def deployment_names(self, flow: str) -> list[str]:
+        """Names of the deployments of `flow`, sorted."""
+        body = {"flows": {"name": {"any_": [flow]}}, "limit": 100}
+        return sorted(item["name"] for item in self._call("POST", "/deployments/filter", body))
+
+    def read_flow_run(self, flow_run_id: str) -> FlowRun:
+        """The run as it is now."""
+        return _flow_run(self._call("GET", f"/flow_runs/{flow_run_id}"))
+
+    def active_flow_runs(self, flow: str) -> list[FlowRun]:
+        """Runs of `flow` that have not ended, the oldest first."""
+        body = {
+            "flows": {"name": {"any_": [flow]}},
+            "flow_runs": {"state": {"type": {"any_": list(ACTIVE_STATES)}}},
+            "sort": "EXPECTED_START_TIME_ASC",
+            "limit": 100,
+        }
+        return [_flow_run(item) for item in self._call("POST", "/flow_runs/filter", body)]
+
+    def cancel(self, flow_run_id: str) -> None:
+        """Ask for cancellation: a running flow stops cleanly, a waiting one never starts."""
+        flow_run = self.read_flow_run(flow_run_id)
+        if not flow_run.is_final:
+            waiting = flow_run.state_type == "SCHEDULED"
+            self._set_state(flow_run_id, "CANCELLED" if waiting else "CANCELLING")
+
+    def mark_crashed(self, flow_run_id: str, message: str) -> None:
+        """Record that nobody works on the run any more."""
+        self._set_state(flow_run_id, "CRASHED", message)
+
+    def _set_state(self, flow_run_id: str, state_type: str, message: str = "") -> None:
+        state = {"type": state_type, "name": state_type.capitalize(), "message": message}
+        self._call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state})
+
+    def _call(
+        self, method: str, path: str, body: Any = None, *, timeout: float = _TIMEOUT_SECONDS
+    ) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with self._opener.open(request, timeout=timeout) as response:
+                return json.loads(response.read() or b"null")
+        except urllib.error.HTTPError as error:
+            raise _refusal(error, path) from error
+        except (OSError, json.JSONDecodeError) as error:
+            raise ServiceError(
+                f"the Prefect server at {self.url} does not answer: {error}",
+                hint="`grpo status` says what runs; `grpo up` starts what does not",
+            ) from error
+
+
+def _flow_run(record: dict[str, Any]) -> FlowRun:
+    state = record.get("state") or {}
+    return FlowRun(
+        id=record["id"],
+        name=record["name"],
+        state_type=state.get("type", "SCHEDULED"),
+        message=state.get("message") or "",
+        parameters=record.get("parameters") or {},
+    )
+
+
+def _refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceError:
+    try:
+        detail = json.loads(error.read())["detail"]
+    except (json.JSONDecodeError, KeyError, TypeError):
+        detail = error.reason
+    if error.code in (409, 422) and path.endswith("create_flow_run"):
+        return ConfigError(f"the server refuses the parameters: {detail}")
+    return ServiceError(f"the Prefect server answers {error.code} to {path}: {detail}")

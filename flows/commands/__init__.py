@@ -1,0 +1,1 @@
+"""Commands of `grpo`, one module a family; each has `register(app)`."""

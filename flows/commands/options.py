@@ -1,0 +1,33 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Target = Annotated[
+    str, typer.Argument(metavar="[full|STAGE]", help="The whole pipeline, or one stage.")
+]
+PresetOption = Annotated[
+    str, typer.Option("--preset", metavar="NAME", help="Shipped configuration to start from.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML file laid over the preset.")
+]
+RunOption = Annotated[
+    str, typer.Option("--run", metavar="NAME", help="Name of the run; default: the preset's.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=C", help="One setting; may be given many times."),
+]
+ForceOption = Annotated[
+    list[str] | None,
+    typer.Option("--force", metavar="STAGE", help="Compute this stage again; may be repeated."),
+]
+LakeOption = Annotated[
+    Path | None, typer.Option("--lake", metavar="DIR", help="Root of the lake; default: lake.")
+]
+OnlyRunOption = Annotated[
+    str, typer.Option("--run", metavar="NAME", help="Only this run; default: all runs.")
+]

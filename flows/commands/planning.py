@@ -1,0 +1,79 @@
+"""`grpo plan`: what would run and why; runs nothing, imports neither torch nor prefect."""
+
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from flows.commands.options import (
+    ConfigOption,
+    ForceOption,
+    PresetOption,
+    RunOption,
+    SetOption,
+    Target,
+)
+from flows.console import out
+
+if TYPE_CHECKING:
+    from grpo_core.planning import PlanRow
+
+_STYLES = {"HIT": "green", "MISS": "yellow", "PARTIAL": "cyan", "PENDING": "dim"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("plan")(plan_command)
+
+
+def plan_command(
+    target: Target = "full",
+    preset: PresetOption = "tiny",
+    config: ConfigOption = None,
+    run: RunOption = "",
+    overrides: SetOption = None,
+    force: ForceOption = None,
+    strict_versions: Annotated[
+        bool, typer.Option("--strict-versions", help="Other library versions make a MISS.")
+    ] = False,
+) -> None:
+    """Say what would be reused, continued or computed, and why; run nothing."""
+    from flows.request import make_request
+    from grpo_core.planning import build_graph, plan
+    from grpo_core.planning.externals import digest_externals
+    from grpo_core.stages import RunRecords, lake_root
+    from grpo_core.store.lake import Lake
+
+    request = make_request(target, preset, config, run, overrides, force)
+    lake = Lake(lake_root(request.config))
+    rows = plan(
+        build_graph(request.config, digest_externals(request.config, lake.digests)),
+        lake,
+        RunRecords(lake.run_directory(request.run_name)).pins(),
+        force=request.force,
+        stages=request.stages,
+        strict_versions=strict_versions,
+    )
+    out.print(_table(rows))
+
+
+def _table(rows: "list[PlanRow]") -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for title in ("stage", "node", "state"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("why", overflow="fold")
+    shown = ""
+    for row in rows:
+        stage = "" if row.stage == shown else str(row.stage)
+        shown = str(row.stage)
+        state = Text(row.state.value, _STYLES[row.state.value])
+        table.add_row(stage, row.label, state, Text(_why(row)))
+    return table
+
+
+def _why(row: "PlanRow") -> str:
+    """Reasons, one a line; what merely waits is said briefly."""
+    text = "\n".join(row.reasons)
+    return shorten(text, 72, placeholder=" …") if row.state.value == "PENDING" else text

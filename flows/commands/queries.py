@@ -1,0 +1,7 @@
+"""`grpo sql`."""
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """X."""

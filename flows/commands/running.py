@@ -1,0 +1,59 @@
+"""`grpo run` and `grpo watch`: trigger a deployment, follow it, end with its own status."""
+
+from typing import Annotated
+
+import typer
+
+from flows.commands.options import (
+    ConfigOption,
+    ForceOption,
+    LakeOption,
+    PresetOption,
+    RunOption,
+    SetOption,
+    Target,
+)
+from flows.console import out
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("run")(run_command)
+    app.command("watch")(watch_command)
+
+
+def run_command(
+    target: Target = "full",
+    preset: PresetOption = "tiny",
+    config: ConfigOption = None,
+    run: RunOption = "",
+    overrides: SetOption = None,
+    force: ForceOption = None,
+    fork: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="RUN:PHASE[:STEP]", help="Train on from another run's state."
+        ),
+    ] = "",
+) -> None:
+    """Run the pipeline or one stage through Prefect, show it live, print what came out.
+
+    Exit code 0 when the run completed, 1 when not. Ctrl-C asks the run to stop resumably; a second
+    Ctrl-C leaves it running and returns.
+    """
+    from flows.following import execute
+    from flows.request import make_request
+
+    request = make_request(target, preset, config, run, overrides, force, fork)
+    raise typer.Exit(execute(request, out))
+
+
+def watch_command(
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Name of the run.")] = "tiny",
+    lake: LakeOption = None,
+) -> None:
+    """Follow the latest attempt of a run; Ctrl-C only stops watching."""
+    from flows.watching import watch
+    from grpo_core.paths import resolve_path
+
+    raise typer.Exit(watch(resolve_path(str(lake or "lake")) / "runs" / run))

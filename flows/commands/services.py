@@ -1,0 +1,56 @@
+"""`grpo up`, `grpo down`, `grpo status`: the local Prefect server and runner."""
+
+import os
+
+import typer
+from rich.table import Table
+
+from flows.console import out, say
+from flows.local import Status, down, ensure_up, status
+from flows.project import foreign_settings, this_project
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("up")(up_command)
+    app.command("down")(down_command)
+    app.command("status")(status_command)
+
+
+def up_command() -> None:
+    """Start the local Prefect server and runner, if they are not running."""
+    project = this_project()
+    client = ensure_up(project, say)
+    out.print(f"Prefect: {client.url.removesuffix('/api')}", highlight=False)
+    out.print("run: prefect deployment run grpo/full --watch", highlight=False)
+    for name in foreign_settings():
+        say(
+            f"{name}={os.environ[name]} is set in this shell, so `prefect` goes there: unset {name}"
+        )
+
+
+def down_command() -> None:
+    """Stop runner and server; a run in progress is cancelled and can be continued."""
+    down(this_project(), say)
+
+
+def status_command() -> None:
+    """Say what is running: server, runner, deployments, runs."""
+    found = status(this_project())
+    out.print(_table(found))
+    if found.server is None or found.runner is None or not found.is_healthy:
+        raise typer.Exit(1)
+
+
+def _table(found: Status) -> Table:
+    table = Table.grid(padding=(0, 2))
+    server = "not running: grpo up"
+    if found.server is not None:
+        answers = "answers" if found.is_healthy else "does not answer"
+        server = f"{answers} at {found.server.address} (pid {found.server.pid})"
+    runner = f"polls (pid {found.runner.pid})" if found.runner else "not running: grpo up"
+    table.add_row("server", server)
+    table.add_row("runner", runner)
+    table.add_row("deployments", ", ".join(found.deployments) or "none")
+    table.add_row("runs", ", ".join(found.active) or "none in progress")
+    return table

@@ -1,0 +1,41 @@
+"""What `grpo run` says at the end: the outcome, what each stage did, and how to go on."""
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.api import FlowRun
+from flows.console import say, say_error
+from flows.progress import RunProgress
+from flows.request import Request
+
+
+def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: Console) -> int:
+    """Print the summary; returns the exit code."""
+    console.print(stage_table(progress))
+    if ended.state_type == "COMPLETED":
+        return 0
+    message, _, hint = ended.message.partition("\nhint: ")
+    outcomes = {"FAILED": "the run failed", "CANCELLED": "the run was stopped"}
+    outcome = outcomes.get(ended.state_type, "the run crashed")
+    told = message and ended.state_type != "CANCELLED"
+    say_error(f"{outcome}: {message}" if told else outcome, hint)
+    say(f"what is complete is kept; to go on: {request.command()}")
+    return 1
+
+
+def stage_table(progress: RunProgress) -> Table:
+    """Each stage with its state, seconds and tokens generated."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table.add_column("stage")
+    table.add_column("state")
+    table.add_column("seconds", justify="right")
+    table.add_column("tokens", justify="right")
+    for stage in progress.stages:
+        nodes = [node for node in progress.nodes.values() if node.stage == stage]
+        states = {node.state for node in nodes}
+        state = "Reused" if states == {"Reused"} else "Computed"
+        if not nodes or states - {"Reused", "Computed"}:
+            state = "unfinished" if nodes else "not run"
+        seconds = sum(node.seconds for node in nodes)
+        table.add_row(stage, state, f"{seconds:.1f}", f"{sum(n.tokens for n in nodes):,}")
+    return table

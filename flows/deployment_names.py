@@ -1,0 +1,5 @@
+"""What the command line must know of the deployments without importing prefect."""
+
+FLOW_NAME = "grpo"
+RUNS_AT_A_TIME = 4
+"""Flow runs that one runner executes at the same time."""

@@ -1,0 +1,62 @@
+"""The deployments and the process that executes them: `python -m flows.deployments`.
+
+The process registers `grpo/full` and one deployment per stage, writes a ready file, then polls for
+runs until SIGTERM. `--register-only` registers and ends, for a runner that is already polling.
+"""
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+from prefect.deployments.runner import RunnerDeployment
+from prefect.runner import Runner
+from prefect.types.entrypoint import EntrypointType
+
+from flows.deployment_names import RUNS_AT_A_TIME
+from flows.pipeline import ALL_STAGES, grpo
+from grpo_core.types import StageName
+
+DESCRIPTIONS = {
+    StageName.INGEST: "Read prompts, split them by problem, put bad rows into quarantine.",
+    StageName.PREFILTER: "Sample each train prompt, grade, and band it by pass rate.",
+    StageName.VARIANTS: "Rewrite problems with new numbers and recomputed answers.",
+    StageName.REF_LOGP: "Fill the cache with log-probs of the frozen reference.",
+    StageName.TRAIN: "GRPO over phases with rising token budgets.",
+    StageName.EVALUATE: "pass@k on test prompts for the base and every phase.",
+    StageName.AUDIT: "Run the SQL audits; a blocking one that finds rows fails the run.",
+}
+
+
+def make_deployments() -> list[RunnerDeployment]:
+    """`full` and one per stage: the same flow with other default stages."""
+    named = {"full": ALL_STAGES} | {stage.value: (stage,) for stage in StageName}
+    return [
+        grpo.to_deployment(
+            name,
+            parameters={"stages": [stage.value for stage in stages]},
+            description=DESCRIPTIONS[stages[0]] if len(stages) == 1 else grpo.description,
+            tags=["grpo"],
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        )
+        for name, stages in named.items()
+    ]
+
+
+def main() -> None:
+    """Register, say that we are ready, and execute runs until told to stop."""
+    parser = argparse.ArgumentParser(description="Executes the runs of the grpo deployments.")
+    parser.add_argument("--ready-file", type=Path, help="gets our process id once registered")
+    parser.add_argument("--register-only", action="store_true", help="register and end")
+    arguments = parser.parse_args()
+    runner = Runner(name="grpo", limit=RUNS_AT_A_TIME, pause_on_shutdown=False)
+    for deployment in make_deployments():
+        runner.add_deployment(deployment)
+    if arguments.ready_file:
+        arguments.ready_file.write_text(f"{os.getpid()}\n", encoding="ascii")
+    if not arguments.register_only:
+        asyncio.run(runner.start())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Triggers a deployment and stays with its run until it ends, whatever happens on the way."""
+
+import fcntl
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.api import ApiClient, FlowRun
+from flows.conclusion import conclude
+from flows.console import err, say
+from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
+from flows.local import ensure_up, find_runner
+from flows.progress import RunProgress
+from flows.project import Project, this_project
+from flows.request import Request
+from flows.view import RunView, make_view
+from grpo_core.errors import ServiceError
+from grpo_core.paths import resolve_path
+from grpo_core.store.progress import read_events
+
+READ_SECONDS = 0.25
+ASK_SECONDS = 1.0
+PICKUP_SECONDS = 90.0
+"""A runner that polls takes a run in a few seconds; Prefect's own start of a flow takes 5 more."""
+GONE_SECONDS = 20.0
+"""How long neither a runner nor a flow process may be seen before the run counts as crashed."""
+SILENT_SERVER_SECONDS = 60.0
+DETACHED = 130
+_STATE_TYPES = {"Completed": "COMPLETED", "Failed": "FAILED", "Stopped": "CANCELLED"}
+
+
+def execute(request: Request, console: Console) -> int:
+    """Validate, make sure that something executes, trigger, follow, summarise.
+
+    Returns:
+        Exit code: 0 completed, 1 failed, crashed or cancelled, 130 left running.
+    """
+    lake = resolve_path(request.config.execution.lake)
+    project = this_project()
+    client = ensure_up(project, say)
+    path = lake / "runs" / request.run_name / "progress.jsonl"
+    offset = path.stat().st_size if path.exists() else 0
+    title = f"{request.run_name} {request.target}"
+    flow_run = client.create_flow_run(
+        f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=[FLOW_NAME]
+    )
+    say(f"flow run {client.url.removesuffix('/api')}/runs/flow-run/{flow_run.id}")
+    progress = RunProgress(flow_run.id)
+    with make_view(err, progress, title) as view:
+        follower = Follower(project, client, flow_run, path, offset, progress, view)
+        ended = follower.follow()
+    if not ended.is_final:
+        say(f"left running; watch it with: grpo watch --run {request.run_name}")
+        return DETACHED
+    return conclude(request, ended, progress, console)
+
+
+@dataclass
+class Follower:
+    """Reads the run's progress file and asks the server for the run's state.
+
+    Args:
+        project: Whose runner executes the run.
+        client: The server.
+        flow_run: The run, as created.
+        path: The run's progress.jsonl.
+        offset: Where the file ended before the run was created.
+        progress: Takes in the events.
+        view: Shows them.
+    """
+
+    project: Project
+    client: ApiClient
+    flow_run: FlowRun
+    path: Path
+    offset: int
+    progress: RunProgress
+    view: RunView
+    _asked_at: float = 0.0
+    _answered_at: float = field(default_factory=time.monotonic)
+    _created_at: float = field(default_factory=time.monotonic)
+    _worked_at: float = field(default_factory=time.monotonic)
+    _interrupts: int = 0
+
+    def follow(self) -> FlowRun:
+        """Until the run ends, or until the second Ctrl-C.
+
+        Raises:
+            ServiceError: Nobody takes the run, or server and run are gone.
+        """
+        while not self.flow_run.is_final and self._interrupts < 2:
+            try:
+                self._ask()
+                self._read()
+                self._check_pickup()
+                self._check_worker()
+                time.sleep(READ_SECONDS)
+            except KeyboardInterrupt:
+                self._interrupts += 1
+                self._interrupted()
+        self._read()
+        if self.flow_run.is_final:
+            self.progress.close()
+        return self.flow_run
+
+    def _read(self) -> None:
+        events, self.offset = read_events(self.path, self.offset)
+        mine = self.progress.apply(events)
+        self.view.show(mine, self.flow_run.state_type)
+
+    def _ask(self) -> None:
+        now = time.monotonic()
+        if now - self._asked_at < ASK_SECONDS:
+            return
+        self._asked_at = now
+        try:
+            self.flow_run = self.client.read_flow_run(self.flow_run.id)
+            self._answered_at = time.monotonic()
+        except ServiceError:
+            self._without_server()
+
+    def _without_server(self) -> None:
+        """The server is silent: the run goes on, and its own record says how it ends."""
+        silent = time.monotonic() - self._answered_at
+        if self.progress.outcome is not None:
+            state, message = self.progress.outcome["state"], self.progress.outcome["error"]
+            self.flow_run = replace(self.flow_run, state_type=_STATE_TYPES[state], message=message)
+        elif silent > SILENT_SERVER_SECONDS and not is_held(run_lock(self.path.parent)):
+            raise ServiceError(
+                f"the Prefect server has not answered for {silent:.0f} s and nobody works on "
+                f"run {self.path.parent.name}",
+                hint=f"`grpo up` starts the server again; its log is {self.project.log('server')}",
+            )
+
+    def _check_pickup(self) -> None:
+        """Refuse to wait for a run that nobody will execute."""
+        if self.progress.has_started or self.flow_run.state_type != "SCHEDULED":
+            return
+        is_alive = find_runner(self.project) is not None
+        waited = time.monotonic() - self._created_at
+        if is_alive and waited < PICKUP_SECONDS:
+            return
+        if is_alive and self._is_queued():
+            self._created_at = time.monotonic()
+            self.view.say(f"waiting: {RUNS_AT_A_TIME} runs are in progress, this one is next")
+            return
+        self.client.cancel(self.flow_run.id)
+        why = "did not take it" if is_alive else "is not alive"
+        raise ServiceError(
+            f"the runner {why} within {waited:.0f} s, so the run was cancelled",
+            hint=f"`grpo down && grpo up`, then again; its log is {self.project.log('runner')}",
+        )
+
+    def _check_worker(self) -> None:
+        """Runner and flow both killed: nobody else would ever tell the server."""
+        if self.flow_run.is_final or self.flow_run.state_type == "SCHEDULED":
+            return
+        if find_runner(self.project) is not None or is_held(run_lock(self.path.parent)):
+            self._worked_at = time.monotonic()
+        elif time.monotonic() - self._worked_at > GONE_SECONDS:
+            message = "runner and flow process are gone"
+            self.client.mark_crashed(self.flow_run.id, message)
+            self.flow_run = replace(self.flow_run, state_type="CRASHED", message=message)
+
+    def _is_queued(self) -> bool:
+        active = self.client.active_flow_runs(FLOW_NAME)
+        return sum(run.state_type != "SCHEDULED" for run in active) >= RUNS_AT_A_TIME
+
+    def _interrupted(self) -> None:
+        if self._interrupts == 1:
+            self.client.cancel(self.flow_run.id)
+            self.view.say("asked the run to stop; Ctrl-C again leaves it and returns")
+
+
+def run_lock(directory: Path) -> Path:
+    """Lock file of the run in `lake/runs/<run>`."""
+    return directory.parents[1] / "locks" / f"run-{directory.name}.lock"
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a living process holds the lock."""
+    try:
+        with lock.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

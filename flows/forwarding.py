@@ -1,0 +1,118 @@
+"""What Prefect gets to see of a running stage: one log line and one progress update in 5 s.
+
+The stage writes `progress.jsonl`; a thread reads it here and passes on a thin selection, so that
+neither the server's database nor `--watch` is flooded. A server that is away costs the run
+nothing but its lines in the UI.
+"""
+
+import contextvars
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import (
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.logging import get_run_logger
+
+from flows.sentences import sentence
+from grpo_core.stages import StageResult
+from grpo_core.store.progress import read_events
+from grpo_core.types import StageName
+
+INTERVAL_SECONDS = 5.0
+Logger = logging.Logger | logging.LoggerAdapter[Any]
+
+
+@contextmanager
+def forward_progress(directory: Path, stage: StageName) -> Iterator[None]:
+    """Forward the progress that the block's stage writes below `directory`."""
+    forwarder = _Forwarder(directory, stage, get_run_logger())
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=context.run, args=(forwarder.run,), name=f"forward-{stage}", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        forwarder.stopped.set()
+        thread.join(timeout=2 * INTERVAL_SECONDS)
+
+
+def publish_table(run: str, result: StageResult) -> None:
+    """Put the stage's nodes and their figures on the run's Artifacts tab."""
+    rows = [
+        {"node": node.label, "state": node.state, "seconds": round(node.seconds, 1)}
+        | {"tokens": node.tokens}
+        | {name: round(value, 4) for name, value in node.figures.items()}
+        for node in result.nodes
+    ]
+    try:
+        create_table_artifact(
+            key=artifact_key(run, result.stage),
+            table=rows,
+            description=f"Stage {result.stage} of run {run}: its artefacts and key figures.",
+        )
+    except httpx.HTTPError as error:
+        get_run_logger().warning("the table of %s is not in the UI: %s", result.stage, error)
+
+
+def artifact_key(run: str, stage: str) -> str:
+    """Key of an artifact: Prefect takes lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{run}-{stage}".lower()).strip("-")
+
+
+class _Forwarder:
+    """Reads the run's new events every few seconds and passes on the latest."""
+
+    def __init__(self, directory: Path, stage: StageName, logger: Logger) -> None:
+        self.stopped = threading.Event()
+        self._path = directory / "progress.jsonl"
+        self._offset = self._path.stat().st_size if self._path.exists() else 0
+        self._stage = stage
+        self._logger = logger
+        self._artifacts: dict[str, UUID] = {}
+
+    def run(self) -> None:
+        """Until stopped, then once more."""
+        while not self.stopped.wait(INTERVAL_SECONDS):
+            self._forward()
+        self._forward()
+
+    def _forward(self) -> None:
+        events, self._offset = read_events(self._path, self._offset)
+        latest: dict[str, dict[str, Any]] = {}
+        for event in events:
+            if event["event"] == "progress":
+                latest[event["label"]] = event
+                continue
+            if event["event"] == "stage_finished" and latest.pop(event["label"], None):
+                self._update(event["label"], 100.0)
+            if (line := sentence(event)) is not None:
+                self._logger.info(line)
+        for label, event in latest.items():
+            self._logger.info(sentence(event))
+            self._update(label, 100.0 * event["done"] / max(event["total"], 1))
+
+    def _update(self, label: str, percent: float) -> None:
+        try:
+            if label in self._artifacts:
+                update_progress_artifact(self._artifacts[label], progress=percent)
+            elif percent < 100.0:
+                created = create_progress_artifact(
+                    progress=percent,
+                    key=artifact_key(self._path.parent.name, label),
+                    description=f"{label} of run {self._path.parent.name}",
+                )
+                self._artifacts[label] = created
+        except httpx.HTTPError as error:
+            self._logger.warning("progress of %s is not in the UI: %s", label, error)

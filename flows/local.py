@@ -1,0 +1,216 @@
+"""The local Prefect: one server and one runner per project, started, checked and stopped as a pair.
+
+The server keeps what is known of runs; the runner executes them. Both outlive the command that
+starts them, so that `prefect deployment run grpo/full` works as typed afterwards. All of it is
+safe to call twice at once: a lock lets one caller through, the next finds things running.
+"""
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from flows.api import ApiClient
+from flows.deployment_names import FLOW_NAME
+from flows.processes import ProcessRecord, read_record, stop_tree
+from flows.project import Project
+from flows.server import (
+    FIRST_PORT,
+    STOP_SECONDS,
+    find_server,
+    log_tail,
+    record_process,
+    spawn,
+    start_server,
+    wait_healthy,
+)
+from grpo_core.errors import ServiceError
+
+REGISTER_SECONDS = 120.0
+RUNNER_STOP_SECONDS = 45.0
+"""A cancelled flow has 30 s to end before Prefect kills it."""
+
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is alive now.
+
+    Args:
+        server: The server's process, if it lives.
+        runner: The runner's process, if it lives.
+        is_healthy: Whether the server answers.
+        deployments: Names of the registered deployments.
+        active: Flow runs that have not ended, as "name (state)".
+    """
+
+    server: ProcessRecord | None
+    runner: ProcessRecord | None
+    is_healthy: bool
+    deployments: tuple[str, ...]
+    active: tuple[str, ...]
+
+
+def ensure_up(project: Project, notify: Notify) -> ApiClient:
+    """Make sure that the server answers and the runner polls; returns a client of the server.
+
+    Raises:
+        ServiceError: One of them could not be started.
+    """
+    project.prepare()
+    with _lock(project, notify):
+        server = _ensure_server(project, notify)
+        project.write_profile(server.address)
+        _ensure_runner(project, server, notify)
+    return ApiClient(server.address)
+
+
+def down(project: Project, notify: Notify) -> None:
+    """Stop the runner, which cancels its runs resumably, then the server."""
+    if not project.state.exists():
+        notify("nothing is running here")
+        return
+    with _lock(project, notify):
+        stopped = [_stop(project, "runner", RUNNER_STOP_SECONDS, notify)]
+        stopped += [_stop(project, "server", STOP_SECONDS, notify)]
+        if project.home.exists():
+            project.write_profile(None)
+    if not any(stopped):
+        notify("nothing is running here")
+
+
+def status(project: Project) -> Status:
+    """Look, change nothing."""
+    server, runner = find_server(project), find_runner(project)
+    if server is None or not (client := ApiClient(server.address)).is_healthy():
+        return Status(server, runner, False, (), ())
+    active = [
+        f"{run.name} ({run.state_type.lower()})" for run in client.active_flow_runs(FLOW_NAME)
+    ]
+    names = client.deployment_names(FLOW_NAME)
+    return Status(
+        server, runner, True, tuple(f"{FLOW_NAME}/{name}" for name in names), tuple(active)
+    )
+
+
+def find_runner(project: Project) -> ProcessRecord | None:
+    """Our runner if its process lives."""
+    record = read_record(project.record("runner"))
+    return record if record is not None and record.is_alive() else None
+
+
+def build_of_code() -> str:
+    """Digest of what a registration depends on: release of Prefect, flows and preset names."""
+    package = Path(__file__).parent
+    digest = hashlib.sha256(version("prefect").encode())
+    for path in sorted(package.glob("*.py")):
+        digest.update(path.read_bytes())
+    for path in sorted((package / "presets").glob("*.toml")):
+        digest.update(path.name.encode())
+    return digest.hexdigest()[:16]
+
+
+def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
+    server = find_server(project)
+    if server is not None and server.build != version("prefect"):
+        notify(f"restarting the Prefect server: Prefect is now {version('prefect')}")
+        _stop(project, "runner", RUNNER_STOP_SECONDS, notify)
+        _stop(project, "server", STOP_SECONDS, notify)
+        server = None
+    if server is not None:
+        wait_healthy(project, server)
+        return server
+    notify("starting the local Prefect server (first time: about half a minute)")
+    started = time.monotonic()
+    server = start_server(project)
+    notify(f"server answers at {server.address} after {time.monotonic() - started:.0f} s")
+    port = int(server.address.rsplit(":", 1)[1].removesuffix("/api"))
+    if port != FIRST_PORT:
+        notify(
+            f"port {FIRST_PORT} is taken, so it is {port}; elsewhere than in {project.root} type:"
+        )
+        notify(f"export PREFECT_API_URL={server.address}")
+    return server
+
+
+def _ensure_runner(project: Project, server: ProcessRecord, notify: Notify) -> None:
+    runner, build = find_runner(project), build_of_code()
+    if runner is not None and (runner.address, runner.build) == (server.address, build):
+        return
+    if runner is not None and runner.address == server.address and _is_busy(server):
+        notify("the code has changed; the busy runner stays, its deployments are registered anew")
+        _register(project, server)
+        ProcessRecord(runner.pid, runner.birth, runner.address, build).write(
+            project.record("runner")
+        )
+        return
+    if runner is not None:
+        notify("restarting the runner: the code has changed")
+        _stop(project, "runner", RUNNER_STOP_SECONDS, notify)
+    notify("starting the runner")
+    _start_runner(project, server, build)
+
+
+def _start_runner(project: Project, server: ProcessRecord, build: str) -> None:
+    ready = project.state / "runner.ready"
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "flows.deployments", "--ready-file", str(ready)]
+    process = spawn(project, command, "runner", server.address)
+    record = record_process(project, "runner", process, server.address, build)
+    deadline = time.monotonic() + REGISTER_SECONDS
+    while not ready.exists():
+        if not record.is_alive() or time.monotonic() >= deadline:
+            stop_tree(record, 1.0)
+            raise ServiceError(
+                f"the runner could not register its deployments:\n{log_tail(project, 'runner')}",
+                hint=f"the whole log is {project.log('runner')}",
+            )
+        time.sleep(0.1)
+
+
+def _register(project: Project, server: ProcessRecord) -> None:
+    command = [sys.executable, "-m", "flows.deployments", "--register-only"]
+    done = subprocess.run(
+        command,
+        cwd=project.root,
+        env=project.environment(server.address),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ServiceError(f"the deployments could not be registered:\n{done.stderr[-2000:]}")
+
+
+def _is_busy(server: ProcessRecord) -> bool:
+    return bool(ApiClient(server.address).active_flow_runs(FLOW_NAME))
+
+
+def _stop(project: Project, name: str, grace_seconds: float, notify: Notify) -> bool:
+    record = read_record(project.record(name))
+    alive = record is not None and record.is_alive()
+    if record is not None and alive:
+        notify(f"stopping the {name}")
+        if not stop_tree(record, grace_seconds):
+            notify(f"the {name} did not end in {grace_seconds:.0f} s and was killed")
+    project.record(name).unlink(missing_ok=True)
+    return alive
+
+
+@contextmanager
+def _lock(project: Project, notify: Notify) -> Iterator[None]:
+    with (project.state / "up.lock").open("w", encoding="ascii") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            notify("waiting for another `grpo up` or `grpo down` in this project")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

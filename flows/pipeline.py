@@ -1,0 +1,79 @@
+"""The one flow: the stages of GRPO post-training in order.
+
+Deployments `grpo/full` and `grpo/<stage>` are this flow with different default `stages`. A stage
+whose result exists under the same key is `Reused`; a stage whose inputs are missing fails with the
+name of the stage to run first.
+"""
+
+import re
+from pathlib import Path
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+
+from flows.deployment_names import FLOW_NAME
+from flows.logs import calm_expected_errors
+from flows.parameters import ConfigFile, Forced, Overrides, Preset, Run, Stages
+from flows.request import default_run_name
+from flows.stages import run_stage_task
+from grpo_core.config import load_config
+from grpo_core.errors import GrpoError
+from grpo_core.stages import RunSession, lake_root
+from grpo_core.types import StageName
+
+ALL_STAGES = tuple(StageName)
+
+_GENERATED_NAME = re.compile(r"[a-z]+-[a-z]+")
+
+
+def run_title(run: str, stages: tuple[str, ...]) -> str:
+    """Name of a flow run in the UI: the run, and what it covers."""
+    whole = len(set(stages)) == len(ALL_STAGES)
+    return f"{run} {'full' if whole else '+'.join(str(stage) for stage in stages)}"
+
+
+def flow_run_title() -> str:
+    """The name that the user gave, else a readable one instead of Prefect's two random words."""
+    name, given = flow_run.name or "", flow_run.parameters
+    if name and not _GENERATED_NAME.fullmatch(name):
+        return name
+    run = given.get("run") or given.get("preset") or "tiny"
+    return run_title(run, tuple(given.get("stages") or ALL_STAGES))
+
+
+@flow(name=FLOW_NAME, flow_run_name=flow_run_title)
+def grpo(
+    preset: Preset = "tiny",
+    run: Run = "",
+    stages: Stages = ALL_STAGES,
+    overrides: Overrides = (),
+    config_file: ConfigFile = "",
+    force: Forced = (),
+) -> State[None]:
+    """Post-train a language model with GRPO, from prompts to audited results.
+
+    Errors that the product raises on purpose end the run as Failed with their text and hint as the
+    message; anything else keeps its traceback.
+    """
+    calm_expected_errors()
+    name = run or default_run_name(preset)
+    try:
+        config = load_config(
+            preset, config_file=Path(config_file) if config_file else None, overrides=overrides
+        )
+        chosen = tuple(stage for stage in ALL_STAGES if stage in stages)
+        with RunSession.open(
+            config,
+            root=lake_root(config),
+            run=name,
+            stages=chosen,
+            force=force,
+            flow_run=flow_run.id or "",
+        ) as session:
+            states = [run_stage_task(stage, session.directory) for stage in chosen]
+    except GrpoError as error:
+        return Failed(message=str(error), data=error)
+    reused = sum(state.name == "Reused" for state in states)
+    return Completed(message=f"{reused} of {len(states)} stages reused; run {name}")

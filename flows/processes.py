@@ -1,0 +1,147 @@
+"""Processes that outlive the command that started them: recognise, find and stop them.
+
+A process id alone names nothing, because ids are reused: a `ProcessRecord` also holds the moment
+of birth, and a process counts as ours only when both agree.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """One process that we started.
+
+    Args:
+        pid: Process id.
+        birth: When it was born, as `birth_of` writes it.
+        address: URL of the Prefect API that it serves or talks to.
+        build: What it was started from (release of Prefect, digest of the code).
+    """
+
+    pid: int
+    birth: str
+    address: str
+    build: str
+
+    def is_alive(self) -> bool:
+        """Whether this very process still runs (zombies do not)."""
+        return birth_of(self.pid) == self.birth
+
+    def write(self, path: Path) -> None:
+        """Save the record in one step."""
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        draft.replace(path)
+
+
+def read_record(path: Path) -> ProcessRecord | None:
+    """The record at `path`; None when there is none or another release wrote it."""
+    try:
+        return ProcessRecord(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, json.JSONDecodeError, TypeError):
+        return None
+
+
+def birth_of(pid: int) -> str | None:
+    """Moment of birth of a running process, unique over reboots; None when it does not run."""
+    if sys.platform.startswith("linux"):
+        return _birth_from_proc(pid)
+    listing = _ps("-p", str(pid), "-o", "stat=", "-o", "lstart=").strip()
+    state, _, started = listing.partition(" ")
+    return started.strip() if listing and not state.startswith("Z") else None
+
+
+def descendants(pid: int) -> list[ProcessRecord]:
+    """Every process below `pid`, children first; take it before signalling, for orphans move."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for child, parent in _parents():
+        children[parent].append(child)
+    found: list[ProcessRecord] = []
+    queue = list(children[pid])
+    while queue:
+        child = queue.pop(0)
+        birth = birth_of(child)
+        if birth is not None:
+            found.append(ProcessRecord(child, birth, "", ""))
+        queue.extend(children[child])
+    return found
+
+
+def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
+    """SIGTERM the process, wait, then SIGKILL whatever of its tree is left.
+
+    Returns:
+        Whether it went within `grace_seconds`, without SIGKILL to the process itself.
+    """
+    if not record.is_alive():
+        return True
+    tree = descendants(record.pid)
+    _signal(record, signal.SIGTERM)
+    went = wait_gone([record], grace_seconds)
+    known = {member.pid: member for member in [*tree, *descendants(record.pid)]}
+    for member in (record, *known.values()):
+        _signal(member, signal.SIGKILL)
+    wait_gone([record, *known.values()], 5.0)
+    return went
+
+
+def wait_gone(records: list[ProcessRecord], seconds: float) -> bool:
+    """Wait until none of `records` runs any more; False when the time is up."""
+    deadline = time.monotonic() + seconds
+    while any(record.is_alive() for record in records):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _signal(record: ProcessRecord, number: signal.Signals) -> None:
+    if record.is_alive():
+        try:
+            os.kill(record.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _birth_from_proc(pid: int) -> str | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+
+
+def _parents() -> list[tuple[int, int]]:
+    if not sys.platform.startswith("linux"):
+        rows = (line.split() for line in _ps("-A", "-o", "pid=", "-o", "ppid=").splitlines())
+        return [(int(pid), int(parent)) for pid, parent in rows]
+    pairs = []
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            pairs.append((int(entry.name), int(text[text.rindex(")") + 2 :].split()[1])))
+    return pairs
+
+
+def _ps(*arguments: str) -> str:
+    environment = os.environ | {"LC_ALL": "C"}
+    found = subprocess.run(
+        ["ps", *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    return found.stdout

@@ -1,0 +1,118 @@
+"""Where a project keeps its things, and the settings with which its Prefect runs.
+
+Everything that Prefect writes lives in `.grpo/` inside the project, so nothing of a user's own
+Prefect is read or changed. Processes that we start get these settings by environment; `prefect`
+typed by hand in the project's root gets them from `prefect.toml` and, for the address of the
+server, from the profile that `write_profile` keeps up to date.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_core.paths import PROJECT_ROOT
+
+PROFILE = "grpo"
+
+SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
+    "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
+    "PREFECT_RUNNER_POLL_FREQUENCY": "2",
+}
+"""What prefect.toml says too; a test compares them."""
+
+_QUIET = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+_FOREIGN_PREFIXES = ("PREFECT_", "PIP_")
+_FOREIGN_NAMES = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"})
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The paths of one project.
+
+    Args:
+        root: Directory that holds prefect.toml; server, runner and flows work in it.
+    """
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        """Directory of everything that is local and disposable."""
+        return self.root / ".grpo"
+
+    @property
+    def home(self) -> Path:
+        """Prefect's home: its database, storage and profiles."""
+        return self.state / "prefect"
+
+    @property
+    def profiles(self) -> Path:
+        """The profiles file that prefect.toml names."""
+        return self.home / "profiles.toml"
+
+    def log(self, name: str) -> Path:
+        """Log file of the `server` or the `runner`."""
+        return self.state / "logs" / f"{name}.log"
+
+    def record(self, name: str) -> Path:
+        """Record of the process that is the `server` or the `runner`."""
+        return self.state / f"{name}.json"
+
+    def prepare(self) -> None:
+        """Make the directories."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.log("server").parent.mkdir(parents=True, exist_ok=True)
+
+    def environment(self, api_url: str | None = None) -> dict[str, str]:
+        """Environment of the server, the runner and `prefect` as started by us."""
+        environment = clean_environment() | SETTINGS | _QUIET
+        environment["PREFECT_HOME"] = str(self.home)
+        environment["PREFECT_PROFILES_PATH"] = str(self.profiles)
+        if api_url is not None:
+            environment["PREFECT_API_URL"] = api_url
+        return environment
+
+    def write_profile(self, api_url: str | None) -> None:
+        """Tell `prefect` commands typed in the root where the server is; None: nowhere."""
+        line = f'PREFECT_API_URL = "{api_url}"\n' if api_url else ""
+        text = f'active = "{PROFILE}"\n\n[profiles.{PROFILE}]\n{line}'
+        draft = self.profiles.with_suffix(".tmp")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(self.profiles)
+
+
+def this_project() -> Project:
+    """The project that this code belongs to."""
+    return Project(PROJECT_ROOT)
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would bend our children.
+
+    Settings of the user's own Prefect, pip and Python are left out, and loopback addresses are
+    never asked for through a proxy.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
+    }
+    for name in ("NO_PROXY", "no_proxy"):
+        hosts = [host for host in environment.get(name, "").split(",") if host]
+        environment[name] = ",".join(dict.fromkeys([*hosts, "127.0.0.1", "localhost"]))
+    return environment
+
+
+def foreign_settings() -> list[str]:
+    """Variables in the user's shell that send a hand-typed `prefect` somewhere else."""
+    names = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_HOME", "PREFECT_PROFILES_PATH")
+    return [name for name in names if os.environ.get(name)]

@@ -1,0 +1,126 @@
+"""What the command line asks for, checked before anything starts."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from grpo_core.config import RunConfig, load_config
+from grpo_core.errors import ConfigError
+from grpo_core.types import StageName
+
+FULL = "full"
+RUN_NAME_PATTERN = r"^([A-Za-z0-9][A-Za-z0-9_-]{0,63})?$"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to run or to plan.
+
+    Args:
+        target: `full` or a stage: the deployment's name.
+        preset: Name of a preset.
+        config_file: TOML file over the preset.
+        run: Name of the run; empty means the preset's.
+        overrides: `section.field=value` each.
+        force: Stages to compute again.
+        fork: RUN:PHASE[:STEP] to start from, or empty.
+    """
+
+    target: str
+    preset: str
+    config_file: Path | None
+    run: str
+    overrides: tuple[str, ...]
+    force: tuple[StageName, ...]
+    fork: str = ""
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The resolved configuration.
+
+        Raises:
+            ConfigError: It cannot mean what it says.
+        """
+        return load_config(
+            self.preset, config_file=self.config_file, overrides=list(self.overrides)
+        )
+
+    @property
+    def stages(self) -> tuple[StageName, ...]:
+        """The stages that would run."""
+        return tuple(StageName) if self.target == FULL else (StageName(self.target),)
+
+    @property
+    def run_name(self) -> str:
+        """The run's name in the lake."""
+        return self.run or default_run_name(self.preset)
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the flow run; what is at its default is left out."""
+        given = {
+            "preset": self.preset,
+            "run": self.run_name,
+            "config_file": str(self.config_file.resolve()) if self.config_file else "",
+            "overrides": list(self.overrides),
+            "force": [stage.value for stage in self.force],
+            "fork": self.fork,
+        }
+        return {name: value for name, value in given.items() if value}
+
+    def command(self) -> str:
+        """The command that does the same again, for hints."""
+        words = ["grpo", "run", self.target]
+        words += [] if self.preset == "tiny" else ["--preset", self.preset]
+        words += ["--config", str(self.config_file)] if self.config_file else []
+        words += ["--run", self.run] if self.run else []
+        for override in self.overrides:
+            words += ["--set", f"'{override}'" if re.search(r"[^\w.=/:-]", override) else override]
+        words += ["--from", self.fork] if self.fork else []
+        return " ".join(words)
+
+
+def make_request(
+    target: str,
+    preset: str,
+    config_file: Path | None,
+    run: str,
+    overrides: Sequence[str] | None,
+    force: Sequence[str] | None,
+    fork: str = "",
+) -> Request:
+    """Check names; the configuration itself is checked when it is first used.
+
+    Raises:
+        ConfigError: A target or forced stage that does not exist.
+    """
+    if run and not re.fullmatch(RUN_NAME_PATTERN, run):
+        raise ConfigError(
+            f"run: {run!r} is not a run name",
+            hint="letters, digits, _ and -, at most 64, starting with a letter or digit",
+        )
+    return Request(
+        target=_known(target, [FULL, *StageName], "deployment"),
+        preset=preset,
+        config_file=config_file,
+        run=run,
+        overrides=tuple(overrides or ()),
+        force=tuple(StageName(_known(name, list(StageName), "stage")) for name in force or ()),
+        fork=fork,
+    )
+
+
+def default_run_name(preset: str) -> str:
+    """Name of a run that was given none: the preset's, in letters that a run name takes."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", preset)
+
+
+def _known(name: str, names: Sequence[str], what: str) -> str:
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(f"there is no {what} {name!r}", hint=f"{meant}known: {', '.join(names)}")
+    return name

@@ -1,0 +1,141 @@
+"""The project's own Prefect server: start it on a free port, recognise it, wait for its answer."""
+
+import socket
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from flows.api import ApiClient
+from flows.processes import ProcessRecord, birth_of, read_record, stop_tree
+from flows.project import Project
+from grpo_core.errors import ServiceError
+
+FIRST_PORT = 4200
+PORTS_TO_TRY = 100
+START_SECONDS = 180.0
+STOP_SECONDS = 15.0
+LOG_BYTES = 10_000_000
+_POLL_SECONDS = 0.25
+
+
+def find_server(project: Project) -> ProcessRecord | None:
+    """Our server if its process lives, answering or not yet."""
+    record = read_record(project.record("server"))
+    return record if record is not None and record.is_alive() else None
+
+
+def is_ours(project: Project, url: str) -> bool:
+    """Whether the server that answers at `url` keeps its data in this project."""
+    client = ApiClient(url)
+    try:
+        home = Path(client.home())
+    except ServiceError:
+        return False
+    return (home if home.is_absolute() else project.root / home).resolve() == project.home.resolve()
+
+
+def start_server(project: Project) -> ProcessRecord:
+    """Start the server and return once it answers.
+
+    Raises:
+        ServiceError: It ended or did not answer in time; the message has its last log lines.
+    """
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--analytics-off"]
+    process = spawn(project, command, "server", url)
+    record = record_process(project, "server", process, url, version("prefect"))
+    wait_healthy(project, record)
+    return record
+
+
+def wait_healthy(project: Project, record: ProcessRecord) -> None:
+    """Wait until the server of `record` answers, and is the one that answers.
+
+    Raises:
+        ServiceError: It ended or did not answer in time.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while not is_ours(project, record.address):
+        if not record.is_alive():
+            raise ServiceError(
+                f"the Prefect server ended while starting:\n{log_tail(project, 'server')}",
+                hint=f"the whole log is {project.log('server')}",
+            )
+        if time.monotonic() >= deadline:
+            stop_tree(record, STOP_SECONDS)
+            raise ServiceError(
+                f"the Prefect server did not answer at {record.address} in {START_SECONDS:.0f} s",
+                hint=f"its log is {project.log('server')}; is the machine very busy?",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def free_port(first: int = FIRST_PORT) -> int:
+    """The first port from `first` on that nobody listens on.
+
+    Raises:
+        ServiceError: All of the ports are taken.
+    """
+    for port in range(first, first + PORTS_TO_TRY):
+        if _can_bind(port):
+            return port
+    raise ServiceError(f"ports {first} to {first + PORTS_TO_TRY - 1} are all taken on 127.0.0.1")
+
+
+def spawn(project: Project, command: list[str], name: str, url: str) -> subprocess.Popen[bytes]:
+    """Start a service in its own session, its output appended to its log."""
+    log = project.log(name)
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(log.with_suffix(".old.log"))
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            command,
+            cwd=project.root,
+            env=project.environment(url),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+
+
+def record_process(
+    project: Project, name: str, process: subprocess.Popen[bytes], url: str, build: str
+) -> ProcessRecord:
+    """Write down a service that was just started, before anything can go wrong with us."""
+    birth = birth_of(process.pid)
+    if birth is None:
+        raise ServiceError(
+            f"the {name} ended at once:\n{log_tail(project, name)}",
+            hint=f"the whole log is {project.log(name)}",
+        )
+    record = ProcessRecord(process.pid, birth, url, build)
+    record.write(project.record(name))
+    return record
+
+
+def log_tail(project: Project, name: str, lines: int = 15) -> str:
+    """The last lines that a service wrote."""
+    path = project.log(name)
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return not _answers(port)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

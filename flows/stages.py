@@ -1,0 +1,55 @@
+"""One task per stage: call the stage, report it, pass paths and figures but never data."""
+
+from pathlib import Path
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+from flows.forwarding import forward_progress, publish_table
+from flows.sentences import duration
+from grpo_core.errors import GrpoError
+from grpo_core.stages import StageResult, run_stage
+from grpo_core.types import StageName
+
+
+def run_stage_task(stage: StageName, directory: Path) -> State[Any]:
+    """Run the stage's task in this thread; its error, if any, is raised here as it was.
+
+    The main thread matters: cancelling reaches a stage as an exception only there.
+    """
+    state = _TASKS[stage](directory, return_state=True)
+    state.result()
+    return state
+
+
+def describe(result: StageResult) -> str:
+    """One line on what the stage did."""
+    reused = sum(node.state == "Reused" for node in result.nodes)
+    parts = f"{len(result.nodes)} artefacts, {reused} reused"
+    return f"{parts}, {duration(result.seconds)}, {result.tokens:,} tokens generated"
+
+
+def _make_task(stage: StageName) -> Task[[Path], Any]:
+    @task(
+        name=stage.value,
+        task_run_name=stage.value,
+        description=f"Stage {stage.value} of GRPO post-training.",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
+    def run(directory: Path) -> State[None]:
+        try:
+            with forward_progress(directory, stage):
+                result = run_stage(directory, stage)
+        except GrpoError as error:
+            return Failed(message=str(error), data=error)
+        publish_table(directory.name, result)
+        return Completed(name=result.state, message=describe(result))
+
+    return run
+
+
+_TASKS = {stage: _make_task(stage) for stage in StageName}

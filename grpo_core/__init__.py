@@ -1,0 +1,1 @@
+"""GRPO post-training without an orchestrator: data, rewards, objective, training, store, audits."""

@@ -1,0 +1,111 @@
+"""Combinations of settings that cannot mean what they say, refused before anything runs."""
+
+from itertools import pairwise
+
+from grpo_core.config.run import RunConfig
+from grpo_core.errors import ConfigError
+from grpo_core.objective.presets import resolve_loss
+from grpo_core.prompts.template import check_template
+
+
+def check_config(config: RunConfig) -> None:
+    """Raise ConfigError for the first bad combination."""
+    _check_phases(config)
+    _check_updates(config)
+    _check_bands(config)
+    _check_evaluation(config)
+    _check_prefilter(config)
+    _check_splits(config)
+    check_template(config.prompt)
+    _check_objective(config)
+
+
+def _check_phases(config: RunConfig) -> None:
+    budgets = [phase.max_completion_tokens for phase in config.train.phases]
+    if not budgets:
+        raise ConfigError("train.phases: at least one phase is needed")
+    for index, (before, after) in enumerate(pairwise(budgets), start=1):
+        if after <= before:
+            raise ConfigError(
+                f"train.phases.{index}.max_completion_tokens: budgets must rise from phase to "
+                f"phase, got {after} after {before}"
+            )
+
+
+def _check_updates(config: RunConfig) -> None:
+    train = config.train
+    steps_a_batch = train.updates_per_rollout * train.epochs_per_rollout
+    for index, phase in enumerate(train.phases):
+        if phase.max_steps % steps_a_batch:
+            raise ConfigError(
+                f"train.phases.{index}.max_steps: {phase.max_steps} is not a multiple of the "
+                f"{steps_a_batch} steps of a rollout batch "
+                "(updates_per_rollout * epochs_per_rollout), so the last batch would be cut",
+                hint=f"take {-(-phase.max_steps // steps_a_batch) * steps_a_batch}",
+            )
+    if train.updates_per_rollout > train.prompts_per_rollout:
+        raise ConfigError(
+            f"train.updates_per_rollout: {train.updates_per_rollout} updates cannot each get a "
+            f"whole group of {train.prompts_per_rollout} prompts_per_rollout"
+        )
+
+
+def _check_bands(config: RunConfig) -> None:
+    bands = config.bands
+    if bands.hard_max >= bands.medium_max:
+        raise ConfigError(
+            f"bands.medium_max: {bands.medium_max} must lie above hard_max {bands.hard_max}"
+        )
+    weights = [getattr(bands, name) for name in type(bands).model_fields if "weight" in name]
+    if not any(weights):
+        raise ConfigError("bands: every weight is 0, so no prompt would ever be drawn")
+
+
+def _check_evaluation(config: RunConfig) -> None:
+    too_large = [k for k in config.evaluate.ks if k > config.evaluate.samples_per_prompt or k < 1]
+    if too_large:
+        raise ConfigError(
+            f"evaluate.ks: pass@{too_large[0]} needs 1 <= k <= samples_per_prompt "
+            f"({config.evaluate.samples_per_prompt})"
+        )
+
+
+def _check_prefilter(config: RunConfig) -> None:
+    samples, group = config.prefilter.samples_per_prompt, config.train.group_size
+    if config.train.prefilter_batches and samples < group:
+        raise ConfigError(
+            f"prefilter.samples_per_prompt: {samples} samples cannot fill a group of {group}",
+            hint="raise it, or set train.prefilter_batches=0",
+        )
+
+
+def _check_objective(config: RunConfig) -> None:
+    """Options of the objective that cannot act, or cannot be computed."""
+    longest = config.train.phases[-1].max_completion_tokens
+    resolve_loss(config.loss, longest_completion_tokens=longest)
+    if config.advantage.ema_weight == 0 and "ema_decay" in config.advantage.model_fields_set:
+        raise ConfigError(
+            "advantage.ema_decay has no effect while advantage.ema_weight is 0",
+            hint="set advantage.ema_weight above 0 or leave ema_decay out",
+        )
+
+
+def _check_splits(config: RunConfig) -> None:
+    prompts = config.prompts
+    shares = [
+        getattr(prompts, f"{name}_fraction")
+        for name in ("validation", "test")
+        if not getattr(prompts, f"{name}_source")
+    ]
+    if sum(shares) >= 1:
+        raise ConfigError(
+            f"prompts.validation_fraction and prompts.test_fraction take {sum(shares)} of the "
+            "problems, which leaves none to train on"
+        )
+    for name in ("validation", "test"):
+        given = getattr(prompts, f"{name}_source")
+        if not given and getattr(prompts, f"{name}_fraction") == 0:
+            raise ConfigError(
+                f"prompts.{name}_fraction: 0 leaves the {name} split empty",
+                hint=f"set prompts.{name}_source or a fraction above 0",
+            )

@@ -1,0 +1,174 @@
+"""Config sections about rewards, sampling, training, evaluation, audits and execution."""
+
+from typing import Literal
+
+from grpo_core.config.fields import Section, execution, keyed
+from grpo_core.types import Kind
+
+_VERDICTS = (Kind.VERDICTS, Kind.TRAIN, Kind.EVAL_VERDICTS)
+_SAMPLING = (Kind.SAMPLES, Kind.TRAIN, Kind.EVAL_SAMPLES)
+
+
+class RewardConfig(Section):
+    """Verdict options and the shaping parts; parts are stored apart from the verdict."""
+
+    timeout_seconds: float = keyed(5.0, *_VERDICTS, gt=0)
+    """Wall-clock limit of one symbolic comparison; beyond it the verdict is `timeout` (null)."""
+    memory_mebibytes: int = keyed(1024, *_VERDICTS, ge=128)
+    """Memory limit of a verifier process."""
+    process_credit: bool = keyed(False, Kind.TRAIN)
+    """Grade calculator lines too: reward_graded in 1.0 / 0.8 / 0.3 / 0."""
+    similarity_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Process credit per unit of similarity to the reference solution; never lifts a wrong answer
+    over a correct one."""
+    scale: Literal["01", "±1"] = keyed("01", Kind.TRAIN)
+    """Scale of the reward that advantages are computed from: wrong is 0 or -1, correct is 1."""
+    hedged_value: float | None = keyed(None, Kind.TRAIN, ge=-1, le=0)
+    """Value of a hedged answer on the scale; unset treats it like a wrong one."""
+    overlong_weight: float = keyed(0.5, Kind.TRAIN, ge=0, le=1)
+    """Weight of the soft overlong penalty (DAPO eq. 13), which lies in [-1, 0]; 0 turns it off.
+    0.5 on the 0/1 scale and 1.0 on ±1 keep a correct answer at the limit above a wrong one."""
+    overlong_buffer_share: float = keyed(0.2, Kind.TRAIN, ge=0, le=1)
+    """Buffer of the penalty as a share of the phase's budget; 0 makes it a step."""
+    repetition_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Weight of the repetition penalty in [-1, 0]; 0 turns it off."""
+    repetition_ngram: int = keyed(8, Kind.TRAIN, ge=1)
+    """Length of the n-grams of the repetition penalty in tokens."""
+    format_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Weight of the format credit in [0, 1], paid only with a parsed answer; 0 turns it off."""
+    answer_format: Literal["think_answer", "think_boxed", "boxed", "hash"] = keyed(
+        "hash", Kind.TRAIN
+    )
+    """Format that earns the format credit."""
+    language_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Weight of the share of letters outside `language_script`, in [-1, 0]; 0 turns it off."""
+    language_script: Literal[
+        "latin", "han", "japanese", "cyrillic", "arabic", "greek", "hebrew", "korean", "devanagari"
+    ] = keyed("latin", Kind.TRAIN)
+    """Script that completions should be written in."""
+    length_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.2)
+    """Weight of the unused share of the budget, only with a correct verdict; 0 turns it off."""
+
+
+class SamplingConfig(Section):
+    """How completions are drawn, in prefilter and training."""
+
+    temperature: float = keyed(1.0, Kind.SAMPLES, Kind.TRAIN, gt=0, le=4)
+    """Divides the logits before the softmax, the same in sampler, old, current and reference."""
+    engine: Literal["hf"] = keyed("hf", *_SAMPLING)
+    """Sampler engine."""
+    rows_per_batch: int = keyed(512, *_SAMPLING, ge=1)
+    """Completions sampled together; fixes the work unit and so the bits."""
+    score_rows: int = keyed(256, Kind.TRAIN, Kind.REF_LOGP, ge=1)
+    """Rollouts in one scoring pass without gradient, sorted by length: fixes padding and so the
+    bits of old and reference log-probs."""
+
+
+class FilterConfig(Section):
+    """Which groups and rollouts carry no loss."""
+
+    zero_variance: bool = keyed(True, Kind.TRAIN)
+    """Drop groups whose `key` rewards are all equal: they carry no signal."""
+    key: Literal["auto", "raw", "graded"] = keyed("auto", Kind.TRAIN)
+    """Reward on which zero variance is tested; auto means graded with process credit, else raw."""
+    tolerance: float = keyed(0.0, Kind.TRAIN, ge=0, lt=1)
+    """Rewards closer than this count as equal; 0 means exact equality."""
+
+
+class PhaseConfig(Section):
+    """One training leg with its own budget."""
+
+    max_completion_tokens: int = keyed(..., Kind.TRAIN, ge=1)
+    """Budget of a completion in tokens, end-of-sequence included."""
+    max_steps: int = keyed(..., Kind.TRAIN, ge=1)
+    """Optimiser steps of the phase; raising it continues from the shorter phase's final state."""
+
+
+class TrainConfig(Section):
+    """The GRPO loop."""
+
+    group_size: int = keyed(8, Kind.BANDS, Kind.TRAIN, Kind.REF_LOGP, ge=2)
+    """Rollouts a group (G)."""
+    prompts_per_rollout: int = keyed(32, Kind.TRAIN, Kind.REF_LOGP, ge=1)
+    """Prompts (groups) in one rollout batch."""
+    updates_per_rollout: int = keyed(4, Kind.TRAIN, ge=1)
+    """Optimiser steps on one rollout batch, each on a mini-batch of whole groups; with 1 the
+    importance ratio is 1 and clipping never acts."""
+    epochs_per_rollout: int = keyed(1, Kind.TRAIN, ge=1)
+    """Passes over a rollout batch."""
+    learning_rate: float = keyed(1e-6, Kind.TRAIN, gt=0)
+    """AdamW's, constant after the warm-up."""
+    warmup_steps: int = keyed(0, Kind.TRAIN, ge=0)
+    """Optimiser steps of linear warm-up, once per run."""
+    adam_beta1: float = keyed(0.9, Kind.TRAIN, ge=0, lt=1)
+    """First-moment decay."""
+    adam_beta2: float = keyed(0.95, Kind.TRAIN, ge=0, lt=1)
+    """Second-moment decay."""
+    weight_decay: float = keyed(0.0, Kind.TRAIN, ge=0)
+    """AdamW weight decay."""
+    max_grad_norm: float = keyed(1.0, Kind.TRAIN, gt=0)
+    """Gradients are scaled down to this global norm."""
+    prefilter_batches: int = keyed(1, Kind.TRAIN, Kind.REF_LOGP, ge=0, le=1)
+    """Rollout batches at the start of phase 1 that take persisted prefilter samples instead of
+    sampling: at step 0 those are exactly on-policy. 0 samples everything anew."""
+    validation_samples: int = keyed(4, Kind.TRAIN, ge=0)
+    """Samples a validation problem at each validation; 0 turns validation off."""
+    validate_every_steps: int = keyed(0, Kind.TRAIN, ge=0)
+    """Optimiser steps between validations; the end of each phase is always validated."""
+    seed: int | None = keyed(None, Kind.TRAIN, Kind.REF_LOGP)
+    """Seed of draws and rollouts; unset means the run's `seed`. A sweep varies only this."""
+    phases: tuple[PhaseConfig, ...] = (
+        PhaseConfig(max_completion_tokens=1024, max_steps=100),
+        PhaseConfig(max_completion_tokens=2048, max_steps=100),
+        PhaseConfig(max_completion_tokens=4096, max_steps=100),
+    )
+    """Phases in order, with rising budgets."""
+
+
+class EvaluateConfig(Section):
+    """Unbiased pass@k on the test split, for the base and each phase's checkpoint."""
+
+    samples_per_prompt: int = keyed(16, Kind.EVAL_SAMPLES, ge=1)
+    """Samples a problem (n)."""
+    ks: tuple[int, ...] = execution((1, 4, 8))
+    """The k of pass@k; none above n."""
+    temperature: float = keyed(1.0, Kind.EVAL_SAMPLES, gt=0, le=4)
+    """Sampling temperature, equal for every checkpoint."""
+    max_completion_tokens: int = keyed(4096, Kind.EVAL_SAMPLES, ge=1)
+    """Budget, equal for every checkpoint."""
+    prompts_per_unit: int = keyed(32, Kind.EVAL_SAMPLES, ge=1)
+    """Problems in one work unit: what a killed run repeats at most."""
+    confidence: float = execution(0.95, gt=0, lt=1)
+    """Level of the intervals over prompts."""
+    seed: int | None = keyed(None, Kind.EVAL_SAMPLES)
+    """Seed of the samples; unset means the run's `seed`."""
+
+
+class AuditConfig(Section):
+    """SQL audits over the run's artefacts."""
+
+    deep: bool = keyed(False, Kind.AUDIT)
+    """Recompute from the token lists as well."""
+    advantage_tolerance: float = keyed(1e-4, Kind.AUDIT, gt=0)
+    """Largest allowed sum of a group's advantages and difference to their recomputation."""
+
+
+class ExecutionConfig(Section):
+    """Where and in which portions work is done; in no key, results are the same."""
+
+    lake: str = execution("lake")
+    """Root directory of the lake."""
+    device: Literal["auto", "cpu", "cuda"] = execution("auto")
+    """auto takes a GPU when there is one."""
+    threads: int = execution(0, ge=0)
+    """CPU threads of torch; 0 means one per physical core."""
+    micro_batch_rows: int = execution(64, ge=1)
+    """Rollouts in one forward and backward pass."""
+    logits_chunk_tokens: int = execution(1024, ge=1)
+    """Token positions whose logits exist at the same time."""
+    checkpoint_every_steps: int = execution(8, ge=1)
+    """Optimiser steps between resumable checkpoints, rounded up to whole rollout batches."""
+    keep_step_states: bool = execution(False)
+    """Keep every resumable state inside the phase's artefact, so that a run can fork from it."""
+    verifier_workers: int = execution(2, ge=1)
+    """Processes for symbolic grading; started only when needed."""

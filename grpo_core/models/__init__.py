@@ -1,0 +1,1 @@
+"""Policies: loading, rendering prompts, scoring tokens. Importing this loads no torch."""

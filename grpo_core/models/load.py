@@ -1,0 +1,212 @@
+"""Loading a policy and its tokenizer, with every way it can go wrong said clearly.
+
+transformers takes seconds to import, so it is imported inside the functions.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_core.errors import ArtifactError, ConfigError
+from grpo_core.models.directory import CONFIG, check_directory, resolve_directory
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+UNLIMITED_TOKENS = 2**31 - 1
+"""Context of a model whose config names none (ALiBi, recurrent models)."""
+
+_REMOTE_HINT = (
+    "set model.trust_remote_code = true in the config file if you trust the code that comes with "
+    "the model, or take a transformers release that knows this architecture"
+)
+
+
+def load_policy(
+    path: str | Path,
+    *,
+    dtype: str,
+    attention: str,
+    device: "torch.device | str",
+    trust_remote_code: bool = False,
+) -> "PreTrainedModel":
+    """Load a causal language model in eval mode.
+
+    Args:
+        path: Directory or hub id.
+        dtype: `float32` or `bfloat16`, for weights and activations.
+        attention: `sdpa` or `eager`.
+        device: Where to put the weights.
+        trust_remote_code: Run Python code that comes with the model.
+
+    Raises:
+        ConfigError: Directory incomplete, architecture unknown, attention not available, or not
+            enough memory.
+        ArtifactError: Weights damaged, or not those that config.json describes.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    directory = resolve_directory(path)
+    check_directory(directory)
+    config = load_config(directory, trust_remote_code=trust_remote_code)
+    try:
+        with _quiet():
+            model, report = AutoModelForCausalLM.from_pretrained(
+                directory,
+                config=config,
+                dtype=getattr(torch, dtype),
+                attn_implementation=attention,
+                trust_remote_code=trust_remote_code,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+            model = model.to(device)
+    except SafetensorError as error:
+        raise ArtifactError(
+            f"model {directory}: damaged safetensors: {error}", "fetch or save the model again"
+        ) from error
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise ConfigError(
+            f"model {directory}: not enough memory on {device} for its weights in {dtype}: {error}",
+            "take model.dtype = bfloat16, a smaller model, or a larger device",
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"model {directory}: {error}", _REMOTE_HINT) from error
+    except RuntimeError as error:
+        raise ArtifactError(
+            f"model {directory}: the weights do not fit {CONFIG}: {error}",
+            "weights and config.json come from different models; save both with save_pretrained",
+        ) from error
+    _check_report(directory, report)
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def load_config(directory: Path, *, trust_remote_code: bool = False) -> "PretrainedConfig":
+    """Load config.json alone.
+
+    Raises:
+        ConfigError: It is no JSON, or names an architecture that transformers does not know.
+    """
+    from transformers import AutoConfig
+
+    try:
+        json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+        return AutoConfig.from_pretrained(
+            directory, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{directory / CONFIG}: not JSON: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{directory / CONFIG}: {error}", _REMOTE_HINT) from error
+
+
+def load_tokenizer(
+    path: str | Path, *, trust_remote_code: bool = False
+) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer of a model directory or hub id.
+
+    Raises:
+        ConfigError: There is none, or it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    directory = resolve_directory(path)
+    check_directory(directory)
+    try:
+        return AutoTokenizer.from_pretrained(  # type: ignore[no-any-return]
+            directory, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except Exception as error:  # noqa: BLE001 - the tokenizers library raises bare Exception
+        raise ConfigError(
+            f"model {directory}: its tokenizer cannot be read: {error}", _REMOTE_HINT
+        ) from error
+
+
+def eos_token_ids(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """Return every id that ends a completion.
+
+    The union of generation_config.json, config.json (nested text configs too) and the tokenizer:
+    chat models name their turn end in one and their document end in another.
+
+    Raises:
+        ConfigError: None of them names one, so no completion could ever end.
+    """
+    directory = resolve_directory(path)
+    found = {tokenizer.eos_token_id} - {None}
+    for name in ("generation_config.json", CONFIG):
+        if (directory / name).is_file():
+            settings = json.loads((directory / name).read_text(encoding="utf-8"))
+            for section in (settings, settings.get("text_config") or {}):
+                value = section.get("eos_token_id")
+                found.update(value if isinstance(value, list) else () if value is None else (value,))
+    if not found:
+        raise ConfigError(
+            f"model {directory}: no end-of-sequence id in generation_config.json, {CONFIG} or the "
+            "tokenizer",
+            "add eos_token_id to generation_config.json",
+        )
+    return frozenset(int(token_id) for token_id in found)
+
+
+def pad_token_id(tokenizer: "PreTrainedTokenizerBase", eos: frozenset[int]) -> int:
+    """Return the id that fills padded positions; any will do, they are masked by length."""
+    return int(tokenizer.pad_token_id) if tokenizer.pad_token_id is not None else min(eos)
+
+
+def context_tokens(config: "PretrainedConfig") -> int:
+    """Return the longest prompt plus completion that the model's positions cover."""
+    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    return int(limit) if limit else UNLIMITED_TOKENS
+
+
+def check_vocabulary(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Refuse a tokenizer whose ids the model has no embedding for.
+
+    Raises:
+        ArtifactError: The tokenizer is larger than the embedding.
+    """
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    if len(tokenizer) > rows:
+        raise ArtifactError(
+            f"the tokenizer has {len(tokenizer)} tokens but the model embeds only {rows}",
+            "tokenizer and weights come from different models",
+        )
+
+
+def _check_report(directory: Path, report: dict[str, Any]) -> None:
+    """Weights that were not there, not used or of another shape are an error, not a warning."""
+    problems = [
+        f"{len(keys)} {kind} ({', '.join(sorted(str(key) for key in keys)[:3])})"
+        for kind, keys in (
+            ("missing", report["missing_keys"]),
+            ("unexpected", report["unexpected_keys"]),
+            ("of another shape", report["mismatched_keys"]),
+        )
+        if keys
+    ]
+    if problems or report["error_msgs"]:
+        raise ArtifactError(
+            f"model {directory}: the weights do not fit {CONFIG}: "
+            + "; ".join([*problems, *report["error_msgs"]]),
+            "weights and config.json come from different models; save both with save_pretrained",
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bar of transformers while weights load; its setting comes back afterwards."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

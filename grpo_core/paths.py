@@ -1,0 +1,10 @@
+"""Where relative paths of a configuration count from: the project's root."""
+
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parents[1]
+
+
+def resolve_path(path: str) -> Path:
+    """Absolute path; relative ones count from the project's root, `~` is the home directory."""
+    return (PROJECT_ROOT / Path(path).expanduser()).absolute()

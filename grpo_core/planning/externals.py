@@ -1,0 +1,94 @@
+"""Digests of what lies outside the lake: problem files and model directories."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_core.config import RunConfig
+from grpo_core.errors import ConfigError
+from grpo_core.paths import PROJECT_ROOT, resolve_path
+from grpo_core.prompts.ingest import source_paths
+from grpo_core.store.canonical import sha256_json
+from grpo_core.store.files import FileDigests
+from grpo_core.store.models import model_digest, tokenizer_digest, weights_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Externals:
+    """Digests, 64 hex digits each.
+
+    Args:
+        prompts: Split name → digest of its source.
+        policy: Initial policy: weights, config and tokenizer.
+        reference: Weights and config of the reference.
+        tokenizer: Tokenizer, template and end-of-sequence ids.
+        verifier_version: Version of the grading rules.
+        sql: Every query that an audit may run.
+    """
+
+    prompts: dict[str, str]
+    policy: str
+    reference: str
+    tokenizer: str
+    verifier_version: int
+    sql: str
+
+
+def digest_externals(config: RunConfig, digests: FileDigests) -> Externals:
+    """Digest everything outside the lake that `config` points to.
+
+    Raises:
+        ConfigError: A model directory that is none.
+        DataContractError: A problem file that does not exist.
+    """
+    from grpo_core.rewards import VERIFIER_VERSION
+
+    policy = model_directory(config.model.path)
+    reference = model_directory(config.model.reference or config.model.path)
+    return Externals(
+        prompts={
+            split: _digest_paths(paths, digests)
+            for split, paths in source_paths(config.prompts, PROJECT_ROOT).items()
+        },
+        policy=model_digest(policy, digests),
+        reference=weights_digest(reference, digests),
+        tokenizer=tokenizer_digest(policy, digests),
+        verifier_version=VERIFIER_VERSION,
+        sql=_digest_paths(sorted((PROJECT_ROOT / "sql").rglob("*.sql")), digests),
+    )
+
+
+def model_directory(path: str) -> Path:
+    """Local directory of a model; a Hugging Face id is resolved to its downloaded snapshot.
+
+    Raises:
+        ConfigError: No such directory, and no such id can be fetched.
+    """
+    local = resolve_path(path)
+    if local.is_dir():
+        return local
+    if path.startswith((".", "/", "~")) or path.count("/") != 1:
+        raise ConfigError(f"model.path: {path!r} is neither a directory nor a Hugging Face id")
+    return _hub_snapshot(path)
+
+
+def _hub_snapshot(model_id: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+    try:
+        return Path(snapshot_download(model_id, allow_patterns=patterns))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ConfigError(
+            f"model.path: {model_id!r} is not a local directory and could not be fetched: {error}",
+            hint="check the id, log in with `hf auth login`, or give a local directory",
+        ) from error
+
+
+def _digest_paths(paths: list[Path], digests: FileDigests) -> str:
+    """Digest of one file by its bytes, of several by their names below a common parent too."""
+    if len(paths) == 1:
+        return digests.digest(paths[0])
+    parent = Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()
+    return sha256_json({str(path.relative_to(parent)): digests.digest(path) for path in paths})

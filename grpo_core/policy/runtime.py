@@ -1,0 +1,128 @@
+"""A policy that is ready to sample and score: model, tokenizer, renderer, sampler."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from grpo_core.config import RunConfig
+from grpo_core.models.head import LanguageHead, check_head
+from grpo_core.models.load import eos_token_ids, load_policy, load_tokenizer
+from grpo_core.models.render import PromptRenderer
+from grpo_core.sampling.hf import HfSampler
+from grpo_core.seeds import derive_seed
+from grpo_core.store.columns import logprob_columns
+from grpo_core.types import SampledCompletion, SamplingRequest
+
+
+@dataclass(frozen=True)
+class PolicyRuntime:
+    """A loaded policy.
+
+    Args:
+        model: The torch module; the trainer updates it in place.
+        tokenizer: Its tokenizer.
+        renderer: Problem text to token ids and back.
+        sampler: Samples from `model`.
+        head: How the model's logits are made; None takes the plain logits.
+        device: Where the model lies.
+    """
+
+    model: Any
+    tokenizer: Any
+    renderer: PromptRenderer
+    sampler: HfSampler
+    head: LanguageHead | None
+    device: torch.device
+
+
+def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
+    """Load a policy from a Hugging Face directory for sampling, scoring and training."""
+    device = pick_device(config)
+    set_threads(config)
+    model = load_policy(
+        directory,
+        dtype=config.model.dtype,
+        attention=config.model.attention,
+        trust_remote_code=config.model.trust_remote_code,
+        device=device,
+    )
+    tokenizer = load_tokenizer(directory)
+    eos = eos_token_ids(directory, tokenizer)
+    sampler = HfSampler(
+        model,
+        eos_token_ids=eos,
+        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos),
+        context_tokens=model.config.max_position_embeddings,
+        batch_rows=config.sampling.rows_per_batch,
+    )
+    return PolicyRuntime(
+        model=model,
+        tokenizer=tokenizer,
+        renderer=PromptRenderer(tokenizer, config.prompt),
+        sampler=sampler,
+        head=check_head(model),
+        device=device,
+    )
+
+
+def pick_device(config: RunConfig) -> torch.device:
+    """The configured device; `auto` takes a GPU when there is one."""
+    wanted = config.execution.device
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(wanted)
+
+
+def set_threads(config: RunConfig) -> None:
+    """Apply `execution.threads`; 0 leaves torch's own choice."""
+    if config.execution.threads:
+        torch.set_num_threads(config.execution.threads)
+
+
+def sample_request(
+    prompt_token_ids: tuple[int, ...],
+    seed_parts: Sequence[str | int],
+    *,
+    num_samples: int,
+    temperature: float,
+    max_completion_tokens: int,
+) -> SamplingRequest:
+    """A request whose seeds derive from `seed_parts` and the sample index."""
+    return SamplingRequest(
+        prompt_token_ids=prompt_token_ids,
+        seeds=tuple(derive_seed(*seed_parts, index) for index in range(num_samples)),
+        temperature=temperature,
+        max_completion_tokens=max_completion_tokens,
+    )
+
+
+def completion_columns(
+    requests: Sequence[SamplingRequest],
+    sampled: Sequence[Sequence[SampledCompletion]],
+    *,
+    renderer: PromptRenderer,
+    policy: str,
+) -> dict[str, list[Any]]:
+    """Columns of one row a sample, in request order; see `_completion_fields` of the schemas."""
+    rows = [
+        (request, completion)
+        for request, completions in zip(requests, sampled, strict=True)
+        for completion in completions
+    ]
+    logprobs = [np.asarray(c.sampling_logprobs, dtype=np.float32) for _, c in rows]
+    return {
+        "policy": [policy] * len(rows),
+        "prompt_token_ids": [list(r.prompt_token_ids) for r, _ in rows],
+        "num_prompt_tokens": [len(r.prompt_token_ids) for r, _ in rows],
+        "completion_token_ids": [list(c.token_ids) for _, c in rows],
+        "num_completion_tokens": [len(c.token_ids) for _, c in rows],
+        "text": [renderer.decode(c.token_ids) for _, c in rows],
+        "temperature": [r.temperature for r, _ in rows],
+        "max_completion_tokens": [r.max_completion_tokens for r, _ in rows],
+        "finish_reason": [c.finish_reason.value for _, c in rows],
+        **logprob_columns("sampling", logprobs),
+    }

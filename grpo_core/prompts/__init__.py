@@ -1,0 +1,1 @@
+"""Problems as data: ingest, difficulty bands, variants, curriculum and the rendered prompt."""

@@ -1,0 +1,155 @@
+r"""The value inside a phrase: "18 dollars per day", "42 (since 6·7 is 42)", "a 42"."""
+
+import re
+from typing import Final
+
+from grpo_core.rewards.boxes import find_boxes
+from grpo_core.rewards.cues import BUT, CLAUSE_END, NEGATION, SENTENCE_END
+
+NUMBER: Final = re.compile(
+    r"(?<![\w.])(?:[-+](?=[\d.$]))?(?:\\?\$|\u20ac|\u00a3)?\s?"
+    r"(?:\d{1,3}(?:(?:,|\u00a0)\d{2,3})*(?:,|\u00a0)\d{3}(?!\d)|\d+)?(?:\.\d+|(?<=\d))"
+    r"(?:e[-+]?\d+)?(?:\s?/\s?\d+(?![\w/]))?(?:\s?\\?%)?",
+    re.IGNORECASE,
+)
+_MATH: Final = re.compile(r"\$\$(.+?)\$\$|\\\((.+?)\\\)|\\\[(.+?)\\\]|\$([^$\n]+)\$", re.DOTALL)
+_BOLD: Final = re.compile(r"\*\*([^*\n]{1,80})\*\*")
+_LEAD: Final = re.compile(
+    r"(?:\s|[*_`>\"]|\b(?:is|are|be|equal\s+to|equals|given\s+by|as\s+follows|thus|therefore|then"
+    r"|simply|just|exactly|indeed|clearly|still|now|definitely|a|an|the|approximately|about"
+    r"|roughly|only)\b(?!\s*[)\].,])|(?<![\d.]):)++",
+    re.IGNORECASE,
+)
+_DOUBT: Final = re.compile(
+    r"\b(?:maybe|possibly|perhaps|probably|likely|either|even|most\s+likely)\b,?\s*", re.IGNORECASE
+)
+_TRAIL: Final = re.compile(r"[\s*_`\"<>|]+\Z")
+_BLANK_LINE: Final = re.compile(r"[\s$*_`>#\\\[\](]*\Z")
+_NOISE_WORDS: Final = (
+    "correct right wrong below above clear obvious follows unknown incorrect valid unique"
+)
+_NOISE: Final = frozenset(_NOISE_WORDS.split())
+MAX_PHRASE: Final = 400
+
+
+def phrase_at(text: str, start: int) -> tuple[str, int]:
+    """Return the phrase behind a label and where it ends: this line, or the next with text."""
+    position = start
+    for _ in range(6):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        line = text[position : min(end, position + MAX_PHRASE)]
+        if not _BLANK_LINE.match(line) or end == len(text):
+            break
+        position = end + 1
+    stop = SENTENCE_END.search(line)
+    cut = stop.start() if stop is not None and stop.start() > 0 else len(line)
+    return line[:cut], position + cut
+
+
+def value_of(phrase: str, *, textual: bool = False) -> str | None:
+    """Return the value a phrase states, None when it states none or several.
+
+    Args:
+        phrase: What stands behind a label, up to the end of the sentence.
+        textual: Whether the gold is text, so that words are a value.
+    """
+    boxes = find_boxes(phrase)
+    if boxes:
+        return boxes[-1].content.strip()
+    phrase = _trimmed(phrase)
+    negated = NEGATION.match(phrase) or NEGATION.match(phrase.partition(" ")[2])
+    if negated is not None:
+        return _after_negation(phrase)
+    if textual:
+        return _text_value(phrase)
+    return _math_value(phrase) or _leading_value(phrase)
+
+
+def _trimmed(phrase: str) -> str:
+    phrase = _DOUBT.sub("", phrase)
+    lead = _LEAD.match(phrase)
+    phrase = phrase[lead.end() :] if lead else phrase
+    phrase = _TRAIL.sub("", phrase)
+    while phrase and phrase[-1] in ".,;:":
+        phrase = _TRAIL.sub("", phrase[:-1])
+    return phrase.strip("*").strip()
+
+
+def _after_negation(phrase: str) -> str | None:
+    turn = BUT.search(phrase)
+    return value_of(phrase[turn.end() :]) if turn is not None else None
+
+
+def _text_value(phrase: str) -> str | None:
+    math = _MATH.fullmatch(phrase)
+    phrase = next(group for group in math.groups() if group) if math else phrase
+    clause = CLAUSE_END.search(phrase)
+    value = phrase[: clause.start()] if clause is not None and clause.start() > 0 else phrase
+    return None if not value or value.lower() in _NOISE else value.strip("*\"'. ")
+
+
+def _math_value(phrase: str) -> str | None:
+    """Return the one formula of a phrase in which everything else is words."""
+    found = list(_MATH.finditer(phrase))
+    if len(found) != 1:
+        return None
+    match = found[0]
+    rest = phrase[: match.start()] + phrase[match.end() :]
+    if re.search(r"\d", rest) and match.start() > 0:
+        return None
+    unit = re.match(r"\s*(%|[A-Za-z]+(?:\s?/\s?[A-Za-z]+)?)", phrase[match.end() :])
+    inner = next(group for group in match.groups() if group).strip()
+    tail = unit[1] if unit and match.start() == 0 and not _is_link(unit[1]) else ""
+    return f"{inner} {tail}".strip()
+
+
+def _is_link(word: str) -> bool:
+    return word.lower() in ("and", "or", "because", "since", "as", "which", "so", "for", "to")
+
+
+def _leading_value(phrase: str) -> str | None:
+    if not phrase or phrase.lower() in _NOISE:
+        return None
+    if _is_formula(phrase):
+        return phrase
+    if phrase.count("=") > 1:
+        last = phrase.rpartition("=")[2].strip()
+        if _is_formula(last) or _is_measured(last):
+            return last
+    clause = CLAUSE_END.search(phrase)
+    if clause is not None and clause.start() > 0:
+        head = phrase[: clause.start()].strip()
+        if _is_formula(head) or _is_measured(head):
+            return head
+    numbers = [match[0].strip() for match in NUMBER.finditer(phrase) if match[0].strip()]
+    if _is_measured(phrase):
+        return phrase
+    if len(numbers) == 1:
+        return numbers[0]
+    several = len(numbers) > 1 and re.search(r"\bor\b", phrase)
+    return phrase if several or "\\" in phrase else None
+
+
+_FORMULA: Final = re.compile(
+    r"(?:\\[a-zA-Z]+|\\.|[\d\s.,:;+\-*/^_=<>()\[\]{}|!%'$\u00a0\u00b0\u20ac\u00a3\u00b1\u00d7\u221a"
+    r"\u03c0\u221e\u00bc-\u00be\u00b2\u00b3\u00b9\u2070-\u2079]|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])"
+    r"|and|sqrt|sin|cos|tan|log)++\Z"
+)
+_MEASURED: Final = re.compile(
+    r"[-+]?(?:\\?\$|\u20ac|\u00a3|\u00a5)?\s?[\d.,/\u00a0]*\d(?:[\u00bc-\u00be])?"
+    r"(?:\s?\\?%|\s*[A-Za-z\u00b0/^²³]+(?:\d?[\s-][A-Za-z/]+){0,3})?\Z"
+)
+
+
+def _is_formula(phrase: str) -> bool:
+    return len(phrase) <= MAX_PHRASE and _FORMULA.match(phrase) is not None
+
+
+def _is_measured(phrase: str) -> bool:
+    return _MEASURED.match(phrase) is not None
+
+
+def bold_values(text: str) -> list[str]:
+    """Return the bold passages of a text."""
+    return [match[1].strip() for match in _BOLD.finditer(text)]

@@ -1,0 +1,122 @@
+"""The default sampler: transformers' own forward pass, batched for throughput.
+
+Shapes: B prompts and N rows of a batch, P prompt tokens, T completion tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from grpo_core.errors import NonFiniteError, SamplerError
+from grpo_core.models.modes import inference
+from grpo_core.sampling.batches import Share, check_requests, left_pad, plan_batches
+from grpo_core.sampling.decode import Draws, Rows, StopCheck, decode
+from grpo_core.sampling.draw import uniform_streams
+from grpo_core.types import FinishReason, SampledCompletion, SamplingRequest
+
+
+class HfSampler:
+    """Samples from a transformers model in this process.
+
+    It uses the module that it is given, usually the trainer's own, so every optimiser step is seen
+    at once and `sync` has nothing to do. Each prompt is prefilled once and its KV cache repeated
+    for the request's samples; rows that have ended leave the batch and the cache.
+
+    Args:
+        model: A causal language model of transformers, on its device; its train/eval mode is put
+            back after each call.
+        eos_token_ids: Ids that end a completion; all of them count.
+        pad_token_id: Fills the left of shorter prompts; may equal an EOS id.
+        context_tokens: Longest prompt plus completion.
+        batch_rows: Most rows sampled together; with the requests it fixes which rows share a batch.
+        stop: Says which rows end in a stop string; see `stopping.stop_check`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        eos_token_ids: frozenset[int],
+        pad_token_id: int,
+        context_tokens: int,
+        batch_rows: int,
+        stop: StopCheck | None = None,
+    ) -> None:
+        if batch_rows < 1:
+            raise SamplerError(f"batch_rows is {batch_rows}; expected at least 1")
+        self._model = model
+        self._eos = sorted(eos_token_ids)
+        self._pad = pad_token_id
+        self._context_tokens = context_tokens
+        self._batch_rows = batch_rows
+        self._stop = stop
+
+    def sample(self, requests: Sequence[SamplingRequest]) -> list[list[SampledCompletion]]:
+        """Draw the completions of each request; see `protocol.Sampler`."""
+        check_requests(requests, self._context_tokens)
+        done: dict[tuple[int, int], SampledCompletion] = {}
+        with inference(self._model):
+            for shares in plan_batches(requests, self._batch_rows):
+                done.update(self._sample_batch(requests, shares))
+        return [
+            [done[index, sample] for sample in range(len(request.seeds))]
+            for index, request in enumerate(requests)
+        ]
+
+    def sync(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Nothing to do: the module is shared. `weights` is not consumed."""
+
+    def _sample_batch(
+        self, requests: Sequence[SamplingRequest], shares: Sequence[Share]
+    ) -> Iterator[tuple[tuple[int, int], SampledCompletion]]:
+        """Yield ((request, sample), completion) of one batch."""
+        device = next(self._model.parameters()).device
+        prompts = left_pad([requests[s.request].prompt_token_ids for s in shares], self._pad, device)
+        rows = _stack_rows(requests, shares, device)
+        try:
+            draws = decode(
+                self._model, prompts, rows, torch.tensor(self._eos, device=device), self._stop
+            )
+        except NonFiniteError as error:
+            named = ", ".join(str(share.request) for share in shares[:8])
+            raise NonFiniteError(
+                f"requests {named}{', ...' if len(shares) > 8 else ''}: {error.message}", error.hint
+            ) from error
+        keys = [(s.request, sample) for s in shares for sample in range(s.start, s.stop)]
+        return zip(keys, _completions(draws, rows.budgets.tolist()), strict=True)
+
+
+def _stack_rows(
+    requests: Sequence[SamplingRequest], shares: Sequence[Share], device: torch.device
+) -> Rows:
+    """Seeds, temperatures and budgets of all rows of a batch, prompt after prompt."""
+    counts = torch.tensor([share.stop - share.start for share in shares])
+    asked = [requests[share.request] for share in shares]
+    seeds = [
+        seed for request, s in zip(asked, shares, strict=True) for seed in request.seeds[s.start : s.stop]
+    ]
+    temperatures = torch.tensor([request.temperature for request in asked])
+    budgets = torch.tensor([request.max_completion_tokens for request in asked])
+    return Rows(
+        index=torch.arange(len(seeds), device=device),
+        prompt=torch.arange(len(shares)).repeat_interleave(counts).to(device),
+        temperatures=temperatures.repeat_interleave(counts).unsqueeze(1).to(device),
+        budgets=budgets.repeat_interleave(counts).to(device),
+        uniforms=uniform_streams(seeds, int(budgets.max())).to(device),
+    )
+
+
+def _completions(draws: Draws, budgets: Sequence[int]) -> Iterator[SampledCompletion]:
+    """Cut each row after its first end, or at its budget."""
+    ended, tokens, logprobs = (
+        tensor.cpu().numpy() for tensor in (draws.ended, draws.tokens, draws.logprobs)
+    )
+    for row, budget in enumerate(budgets):
+        stopped = bool(ended[row, :budget].any())
+        length = int(ended[row].argmax()) + 1 if stopped else budget
+        yield SampledCompletion(
+            token_ids=tuple(tokens[row, :length].tolist()),
+            sampling_logprobs=tuple(logprobs[row, :length].tolist()),
+            finish_reason=FinishReason.STOP if stopped else FinishReason.LENGTH,
+        )

@@ -1,0 +1,80 @@
+"""Stage audit: SQL over everything that the run uses; only a pass is an artefact."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from grpo_core.config import RunConfig
+from grpo_core.errors import AuditFailedError
+from grpo_core.objective.presets import resolve_std
+from grpo_core.planning.graph import needs_reference
+from grpo_core.stages.context import Made, MakeContext
+from grpo_core.store.schemas import AUDIT_RESULTS
+from grpo_core.store.warehouse import AuditResult, audit_run
+
+_SHOWN_ROWS = 5
+
+
+def make_audit(context: MakeContext) -> Made:
+    """Run every audit; a blocking one that finds rows fails the run and shows them.
+
+    Raises:
+        AuditFailedError: A blocking audit found rows.
+    """
+    with context.timings.part("audit"):
+        results = audit_run(
+            context.lake.catalog(context.run),
+            context.run,
+            audit_params(context.config),
+            deep=context.config.audit.deep,
+        )
+    context.report(len(results), len(results), "audits")
+    for result in results:
+        if result.num_rows:
+            context.note(f"{result.name}: {result.num_rows} rows ({result.severity})")
+    failed = [result for result in results if result.is_blocking]
+    if failed:
+        raise AuditFailedError(
+            "\n".join(describe_failure(result) for result in failed),
+            hint=f"all offending rows: grpo audit --run {context.run}",
+        )
+    rows = [
+        {
+            "audit": result.name,
+            "severity": result.severity,
+            "num_rows": result.num_rows,
+            "why": result.why,
+        }
+        for result in results
+    ]
+    return Made(
+        tables={"audit_results": pa.Table.from_pylist(rows, schema=AUDIT_RESULTS.schema)},
+        figures={
+            "audits": len(results),
+            "warnings": sum(result.num_rows > 0 for result in results),
+        },
+    )
+
+
+def audit_params(config: RunConfig) -> dict[str, Any]:
+    """What the audits must know of the configuration."""
+    return {}
+
+
+def describe_failure(result: AuditResult) -> str:
+    """An audit's finding with its first rows, for an error message."""
+    lines = [f"audit {result.name} found {result.num_rows} rows: {result.why}"]
+    lines += [f"  {_short(row)}" for row in result.rows[:_SHOWN_ROWS]]
+    return "\n".join(lines)
+
+
+def _short(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_shown(value)}" for name, value in row.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{len(value)} values]"
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

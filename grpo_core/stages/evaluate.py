@@ -1,0 +1,68 @@
+"""Stage evaluate: samples of the test problems from one checkpoint, and their verdicts."""
+
+from grpo_core.evaluation.pass_at_k import pass_at_k
+from grpo_core.planning.externals import model_directory
+from grpo_core.prompts.ingest import active, draw_limit
+from grpo_core.stages.context import Made, MakeContext
+from grpo_core.stages.prefilter import label_shares
+from grpo_core.stages.sampled_units import UnitPlan, grade_samples, sample_units
+from grpo_core.types import Split
+
+
+def make_eval_samples(context: MakeContext) -> Made:
+    """Sample each test problem from the base model or a phase's checkpoint."""
+    config, base = context.config, context.node.phase == 0
+    prompts = context.inputs["prompts"].table("prompts")
+    problems = draw_limit(active(prompts, Split.TEST), config.prompts.test_limit)
+    if base:
+        directory = model_directory(config.model.path)
+        checkpoint = context.node.externals["checkpoint"]
+    else:
+        artifact = context.inputs["checkpoint"]
+        directory, checkpoint = artifact.directory("checkpoint"), artifact.aspect("checkpoint")
+    plan = UnitPlan(
+        table="eval_samples",
+        directory=directory,
+        policy=checkpoint,
+        purpose=(config.seed_of("evaluate"), "evaluate"),
+        num_samples=config.evaluate.samples_per_prompt,
+        temperature=config.evaluate.temperature,
+        max_completion_tokens=config.evaluate.max_completion_tokens,
+        prompts_per_unit=config.evaluate.prompts_per_unit,
+        constants={"checkpoint": checkpoint},
+    )
+    samples = sample_units(context, problems, plan)
+    return Made(
+        tables={"eval_samples": samples},
+        figures={"prompts": problems.num_rows, "samples": samples.num_rows},
+    )
+
+
+def make_eval_verdicts(context: MakeContext) -> Made:
+    """Grade the evaluation samples."""
+    config = context.config
+    prompts = context.inputs["prompts"].table("prompts")
+    problems = draw_limit(active(prompts, Split.TEST), config.prompts.test_limit)
+    columns = ["checkpoint", "prompt_id", "sample_index", "text"]
+    samples = context.inputs["samples"].table("eval_samples", columns)
+    verdicts = grade_samples(context, samples, problems, "eval_verdicts")
+    counts = verdict_counts(
+        verdicts.column("prompt_id").to_pylist(), verdicts.column("reward_raw").to_pylist()
+    )
+    figures = {
+        f"pass_at_{k}": sum(pass_at_k(n, c, k) for n, c in counts) / max(len(counts), 1)
+        for k in config.evaluate.ks
+        if all(n >= k for n, _ in counts)
+    }
+    return Made(tables={"eval_verdicts": verdicts}, figures=label_shares(verdicts) | figures)
+
+
+def verdict_counts(prompt_ids: list[str], rewards: list[float | None]) -> list[tuple[int, int]]:
+    """(n, c) of each problem in order of its id: decided samples and correct ones."""
+    counts: dict[str, list[int]] = {}
+    for prompt_id, reward in zip(prompt_ids, rewards, strict=True):
+        entry = counts.setdefault(prompt_id, [0, 0])
+        if reward is not None:
+            entry[0] += 1
+            entry[1] += reward == 1.0
+    return [(entry[0], entry[1]) for _, entry in sorted(counts.items())]

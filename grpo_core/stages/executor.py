@@ -1,0 +1,203 @@
+"""Settles the nodes of one stage: reused when they are there, else made under their key's lock."""
+
+import logging
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from grpo_core.errors import ArtifactError, StageInputError
+from grpo_core.planning.graph import Graph, Node
+from grpo_core.planning.resolve import Resolver
+from grpo_core.stages.context import Made, MakeContext, Timings
+from grpo_core.stages.records import NodeResult, NodeState, StageResult, utc_now
+from grpo_core.stages.session import RunSession
+from grpo_core.store.artifacts import Artifact, Draft
+from grpo_core.store.locks import hold
+from grpo_core.store.warehouse import write_lake_database
+from grpo_core.types import Kind, StageName
+
+logger = logging.getLogger(__name__)
+
+_MAKERS: dict[Kind, str] = {
+    Kind.PROMPTS: "grpo_core.stages.ingest:make_prompts",
+    Kind.SAMPLES: "grpo_core.stages.prefilter:make_samples",
+    Kind.VERDICTS: "grpo_core.stages.prefilter:make_verdicts",
+    Kind.BANDS: "grpo_core.stages.prefilter:make_bands",
+    Kind.VARIANTS: "grpo_core.stages.variants:make_variants",
+    Kind.REF_LOGP: "grpo_core.stages.ref_logp:make_receipt",
+    Kind.TRAIN: "grpo_core.stages.train:make_phase",
+    Kind.EVAL_SAMPLES: "grpo_core.stages.evaluate:make_eval_samples",
+    Kind.EVAL_VERDICTS: "grpo_core.stages.evaluate:make_eval_verdicts",
+    Kind.AUDIT: "grpo_core.stages.audit:make_audit",
+}
+
+
+def run_stage(directory: Path, stage: StageName) -> StageResult:
+    """Settle every node of a stage for the attempt in progress.
+
+    Args:
+        directory: `lake/runs/<run>` of an open session.
+        stage: Stage to run.
+
+    Raises:
+        StageInputError: A stage before this one has not been run.
+        GrpoError: Whatever the making of an artefact raises.
+    """
+    session = RunSession.attach(directory)
+    graph = session.graph()
+    resolver = Resolver(session.lake, graph, session.records.pins())
+    _require_inputs(graph, stage, resolver)
+    results = tuple(_settle(session, resolver, node) for node in graph.of_stage(stage))
+    return StageResult(stage=stage, nodes=results)
+
+
+def _require_inputs(graph: Graph, stage: StageName, resolver: Resolver) -> None:
+    """Refuse to start when an earlier stage has not made its part; names the first such stage."""
+    order = list(StageName)
+    for earlier in graph.nodes:
+        if order.index(earlier.stage) >= order.index(stage):
+            continue
+        is_needed = any(
+            reference.label == earlier.label
+            for node in graph.of_stage(stage)
+            for reference in node.inputs.values()
+        )
+        if is_needed and resolver.find(earlier).artifact is None:
+            missing = _first_missing(graph, earlier, resolver)
+            found = resolver.find(missing)
+            why = f" ({found.damage})" if found.damage else ""
+            raise StageInputError(
+                f"stage {stage} needs {earlier.label!r}, which stage {missing.stage} makes and "
+                f"which is not there for this configuration{why}",
+                hint=f"run stage {missing.stage} first: grpo run {missing.stage}; "
+                "grpo plan shows what would run and why",
+            )
+
+
+def _first_missing(graph: Graph, node: Node, resolver: Resolver) -> Node:
+    pending = resolver.find(node).pending_on
+    return _first_missing(graph, graph[pending[0]], resolver) if pending else node
+
+
+def _settle(session: RunSession, resolver: Resolver, node: Node) -> NodeResult:
+    started = time.perf_counter()
+    session.progress.emit("stage_started", stage=node.stage, label=node.label)
+    is_forced = node.stage in session.forced
+    found = resolver.find(node)
+    if found.damage:
+        text = f"damaged and made again: {found.damage}"
+        session.progress.emit("note", stage=node.stage, label=node.label, text=text)
+        logger.warning("%s: %s", node.label, text)
+    artifact, tokens = found.artifact, 0
+    state: NodeState = "Reused"
+    if artifact is None or is_forced:
+        artifact, state, tokens = _make_alone(session, resolver, node, found.key, is_forced)
+        resolver.settle(node, artifact)
+    result = NodeResult(
+        label=node.label,
+        kind=node.kind,
+        stage=node.stage,
+        phase=node.phase,
+        key=artifact.key,
+        content=artifact.content,
+        path=str(artifact.path.relative_to(session.lake.root)),
+        state=state,
+        seconds=round(time.perf_counter() - started, 3),
+        tokens=tokens,
+        figures=dict(artifact.manifest["figures"]),
+        finished_at=utc_now(),
+    )
+    session.records.add(result)
+    if state == "Computed":
+        write_lake_database(session.lake.catalog(), session.lake.database)
+    session.progress.emit("stage_finished", **result.model_dump(include=_REPORTED))
+    return result
+
+
+_REPORTED = {"stage", "label", "state", "seconds", "tokens", "figures"}
+
+
+def _make_alone(
+    session: RunSession, resolver: Resolver, node: Node, key: str, is_forced: bool
+) -> tuple[Artifact, NodeState, int]:
+    """Hold the key's lock; whoever waited reuses what the other made."""
+    lake = session.lake
+
+    def on_wait(holder: str) -> None:
+        session.progress.emit("stage_waiting", stage=node.stage, label=node.label, holder=holder)
+
+    with hold(lake.lock_path(key), f"run {session.run!r}: {node.label}", on_wait=on_wait):
+        if not is_forced:
+            made_meanwhile = _current(lake.store.current, node.stage, key)
+            if made_meanwhile is not None:
+                return made_meanwhile, "Reused", 0
+        artifact, tokens = _make(session, resolver, node, key, is_forced)
+        return artifact, "Computed", tokens
+
+
+def _current(
+    look_up: Callable[[str, str], Artifact | None], stage: str, key: str
+) -> Artifact | None:
+    try:
+        return look_up(stage, key)
+    except ArtifactError as error:
+        logger.warning("made again: %s", error.message)
+        return None
+
+
+def _make(
+    session: RunSession, resolver: Resolver, node: Node, key: str, is_forced: bool
+) -> tuple[Artifact, int]:
+    lake, timings = session.lake, Timings()
+    partial = lake.partial(node.stage, key)
+    if is_forced:
+        partial.remove()
+    context = MakeContext(
+        config=session.config,
+        lake=lake,
+        node=node,
+        key=key,
+        inputs=_input_artifacts(resolver, node),
+        partial=partial,
+        progress=session.progress,
+        timings=timings,
+        run=session.run,
+        fork=session.request["fork"],
+    )
+    started = time.perf_counter()
+    made = _maker(node.kind)(context)
+    artifact = lake.store.publish(
+        Draft(
+            kind=node.kind,
+            stage=node.stage,
+            key=key,
+            payload=node.payload(resolver.input_digests(node)[0]),
+            tables={**made.tables, "timings": timings.table()},
+            directories=made.directories,
+            side_directories=made.side_directories,
+            aspects=made.aspects,
+            figures=made.figures,
+            seconds=time.perf_counter() - started,
+            tokens=timings.total_tokens,
+        )
+    )
+    partial.remove()
+    return artifact, timings.total_tokens
+
+
+def _input_artifacts(resolver: Resolver, node: Node) -> dict[str, Artifact]:
+    artifacts = {}
+    for role, reference in node.inputs.items():
+        artifact = resolver.find(resolver.graph[reference.label]).artifact
+        if artifact is None:
+            raise StageInputError(f"{node.label} needs {reference.label}, which is not there")
+        artifacts[role] = artifact
+    return artifacts
+
+
+def _maker(kind: Kind) -> Callable[[MakeContext], Made]:
+    """Import a maker when it is needed: most of them import torch."""
+    module, name = _MAKERS[kind].split(":")
+    maker: Callable[[MakeContext], Made] = getattr(import_module(module), name)
+    return maker

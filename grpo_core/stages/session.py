@@ -1,0 +1,153 @@
+"""One attempt of a run: its lock, its records, its progress."""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_core.config import RunConfig, config_from_dict
+from grpo_core.errors import GrpoError
+from grpo_core.paths import resolve_path
+from grpo_core.planning.externals import digest_externals
+from grpo_core.planning.graph import ForkPoint, Graph, build_graph
+from grpo_core.stages.records import RunRecords
+from grpo_core.store.files import read_json, write_json
+from grpo_core.store.lake import Lake
+from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.progress import ProgressLog
+from grpo_core.types import StageName
+
+
+@dataclass(frozen=True)
+class RunSession:
+    """A run that is being worked on; stages attach to it by its directory.
+
+    Args:
+        directory: `lake/runs/<run>`.
+        config: The resolved configuration.
+        request: What the attempt was asked to do.
+        attempt: Its number, from 1.
+    """
+
+    directory: Path
+    config: RunConfig
+    request: dict[str, Any]
+    attempt: int
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        config: RunConfig,
+        *,
+        root: Path,
+        run: str,
+        stages: Sequence[StageName] = tuple(StageName),
+        force: Sequence[StageName] = (),
+        fork: ForkPoint | None = None,
+        flow_run: str = "",
+    ) -> Iterator["RunSession"]:
+        """Hold the run's name and record one attempt around the work inside.
+
+        Raises:
+            RunBusyError: Another process works under this name.
+            ConfigError: The name is not a run name.
+        """
+        lake = Lake(root)
+        directory = lake.run_directory(run)
+        who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
+        with hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run name {run!r}"):
+            (directory / "logs").mkdir(parents=True, exist_ok=True)
+            request = {
+                "stages": [stage.value for stage in stages],
+                "force": [stage.value for stage in force],
+                "fork": _fork_record(fork),
+                "flow_run": flow_run,
+                "pid": os.getpid(),
+            }
+            write_json(directory / "config.json", config.model_dump(mode="json"))
+            attempt = RunRecords(directory).begin(request)
+            session = cls(directory, config, request, attempt)
+            yield from session._recorded()
+
+    @classmethod
+    def attach(cls, directory: Path) -> "RunSession":
+        """The attempt in progress below a run's directory."""
+        config = config_from_dict(read_json(directory / "config.json"))
+        attempt = int(RunRecords(directory).latest["attempt"])
+        record = read_json(directory / "attempts" / f"{attempt:04d}.json")
+        return cls(directory, config, record["request"], attempt)
+
+    @property
+    def run(self) -> str:
+        """Run name."""
+        return self.directory.name
+
+    @property
+    def lake(self) -> Lake:
+        """The lake that the run lies in."""
+        return Lake(self.directory.parents[1])
+
+    @property
+    def records(self) -> RunRecords:
+        """The run's records."""
+        return RunRecords(self.directory)
+
+    @property
+    def progress(self) -> ProgressLog:
+        """The run's progress log."""
+        return ProgressLog(self.directory / "progress.jsonl")
+
+    @property
+    def forced(self) -> frozenset[StageName]:
+        """Stages to compute although they are there."""
+        return frozenset(StageName(stage) for stage in self.request["force"])
+
+    def graph(self) -> Graph:
+        """The DAG of the run, its outside digested now."""
+        fork = self.request["fork"]
+        return build_graph(
+            self.config,
+            digest_externals(self.config, self.lake.digests),
+            ForkPoint(**fork) if fork else None,
+        )
+
+    def _recorded(self) -> Iterator["RunSession"]:
+        progress = self.progress
+        started = {key: self.request[key] for key in ("stages", "force", "flow_run")}
+        progress.emit("run_started", run=self.run, attempt=self.attempt, **started)
+        state, error = "Stopped", ""
+        try:
+            yield self
+            state = "Completed"
+        except GrpoError as failure:
+            state, error = "Failed", str(failure)
+            raise
+        except Exception as failure:
+            state, error = "Failed", f"{type(failure).__name__}: {failure}"
+            raise
+        finally:
+            self.records.finish(state, error)
+            progress.emit(
+                "run_finished", run=self.run, attempt=self.attempt, state=state, error=error
+            )
+
+
+def lake_root(config: RunConfig) -> Path:
+    """Absolute root of the configured lake."""
+    return resolve_path(config.execution.lake)
+
+
+def _fork_record(fork: ForkPoint | None) -> dict[str, Any] | None:
+    if fork is None:
+        return None
+    return {
+        "phase": fork.phase,
+        "step": fork.step,
+        "digest": fork.digest,
+        "is_phase_end": fork.is_phase_end,
+        "directory": fork.directory,
+    }

@@ -1,0 +1,129 @@
+"""Files that are either complete or absent, and digests of files that nobody hashes twice."""
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_CHUNK_BYTES = 1 << 22
+
+
+def fsync_directory(path: Path) -> None:
+    """Make renames inside `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_file(path: Path) -> None:
+    """Make the bytes of `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Call `write` on a temporary sibling, fsync it and rename it over `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        write(temporary)
+        fsync_file(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_directory(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON atomically."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n"
+    write_atomically(path, lambda temporary: _write_text(temporary, text))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    write_atomically(path, lambda temporary: _write_text(temporary, text))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """Hard-link an immutable file; copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def sha256_file(path: Path) -> str:
+    """sha256 of the bytes, 64 hex digits."""
+    hasher = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+class FileDigests:
+    """Digests of files, remembered by (real path, size, mtime, ctime, inode).
+
+    Args:
+        directory: Where the memory lives (`lake/.digests`); disposable. None remembers nothing.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+
+    def digest(self, path: Path) -> str:
+        """sha256 of the file; hashed only when its identity changed since the last time."""
+        if self.directory is None:
+            return sha256_file(path)
+        memory, identity = _locate(self.directory, path)
+        remembered = _recall(memory, identity)
+        if remembered is None:
+            remembered = sha256_file(path)
+            self.record(path, remembered)
+        return remembered
+
+    def record(self, path: Path, sha256: str) -> None:
+        """Remember a digest that is known; a read-only lake hashes again next time."""
+        if self.directory is not None:
+            memory, identity = _locate(self.directory, path)
+            with suppress(OSError):
+                write_json(memory, {"identity": identity, "sha256": sha256})
+
+
+def _locate(directory: Path, path: Path) -> tuple[Path, list[Any]]:
+    real = path.resolve(strict=True)
+    status = real.stat()
+    identity = [str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    name = hashlib.sha256(str(real).encode()).hexdigest()[:24]
+    return directory / f"{name}.json", identity
+
+
+def _recall(memory: Path, identity: list[Any]) -> str | None:
+    """The remembered digest, or None when there is none, it is torn, or the file changed."""
+    try:
+        remembered = read_json(memory)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(remembered, dict) or remembered.get("identity") != identity:
+        return None
+    return str(remembered["sha256"])

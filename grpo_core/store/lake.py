@@ -1,0 +1,169 @@
+"""The lake: where everything lies below one root directory that can be moved as a whole."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from grpo_core.errors import ArtifactError, ConfigError
+from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read_artifact
+from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
+from grpo_core.store.files import FileDigests, read_json
+from grpo_core.store.partials import Partial
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LIVE_TABLES = ("rollouts", "steps", "events")
+
+
+class Lake:
+    """Paths, artefacts and the catalog of one lake.
+
+    Args:
+        root: Root directory; made when first written to.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = ArtifactStore(root)
+
+    @property
+    def digests(self) -> FileDigests:
+        """Remembered digests of files, inside the lake and outside."""
+        return self.store.digests
+
+    @property
+    def database(self) -> Path:
+        """DuckDB file with views for other clients; disposable."""
+        return self.root / "lake.duckdb"
+
+    def run_directory(self, run: str) -> Path:
+        """Directory of a run.
+
+        Raises:
+            ConfigError: The name has separators, dots or spaces, or is too long.
+        """
+        if not _RUN_NAME.fullmatch(run):
+            raise ConfigError(
+                f"run: {run!r} is not a run name",
+                hint="use letters, digits, - and _, at most 64, starting with a letter or digit",
+            )
+        return self.root / "runs" / run
+
+    def lock_path(self, name: str) -> Path:
+        """Lock file of a key or run."""
+        return self.root / "locks" / f"{name}.lock"
+
+    def partial(self, stage: str, key: str) -> Partial:
+        """Work in progress on a key."""
+        return Partial(self.root / "partial" / stage / key, key)
+
+    def run_names(self) -> list[str]:
+        """Names of all runs, sorted."""
+        return sorted(path.parent.name for path in (self.root / "runs").glob("*/run.json"))
+
+    def generations(self) -> Iterator[Path]:
+        """Directory of every generation of every artefact."""
+        yield from sorted(
+            path
+            for path in (self.root / "artifacts").glob("*/*/*")
+            if path.is_dir() and not path.name.startswith(".")
+        )
+
+    def generations_of(self, stage: str) -> Iterator[Path]:
+        """Directory of every complete generation of one stage."""
+        for path in self.generations():
+            if path.parent.parent.name == stage and (path / "manifest.json").is_file():
+                yield path
+
+    def catalog(self, run: str | None = None) -> Catalog:
+        """What views are built from; with `run`, only what that run uses.
+
+        Raises:
+            ConfigError: There is no such run.
+        """
+        if run is not None and not (self.run_directory(run) / "run.json").is_file():
+            known = ", ".join(self.run_names()) or "none yet"
+            raise ConfigError(f"run: there is no run called {run!r}", hint=f"runs: {known}")
+        rows = [row for name in ([run] if run else self.run_names()) for row in self._rows(name)]
+        wanted = {(row.key, row.content) for row in rows} if run else None
+        entries: list[CatalogEntry] = []
+        damaged: list[DamagedEntry] = []
+        for path in self._generation_paths(rows if run else None):
+            self._add_entry(path, wanted, entries, damaged)
+        return Catalog(tuple(entries), tuple(damaged), tuple(rows), self._live_files())
+
+    def _generation_paths(self, rows: list[RunArtifact] | None) -> list[Path]:
+        if rows is None:
+            return list(self.generations())
+        return sorted(
+            {self.store.key_directory(row.stage, row.key) / row.content[:12] for row in rows}
+        )
+
+    def _add_entry(
+        self,
+        path: Path,
+        wanted: set[tuple[str, str]] | None,
+        entries: list[CatalogEntry],
+        damaged: list[DamagedEntry],
+    ) -> None:
+        stage, key = path.parent.parent.name, path.parent.name
+        try:
+            artifact = read_artifact(path)
+            check_files(artifact, None)
+        except ArtifactError as error:
+            damaged.append(
+                DamagedEntry(stage, key, str(path.relative_to(self.root)), error.message)
+            )
+            return
+        if wanted is None or (artifact.key, artifact.content) in wanted:
+            entries.append(_entry(artifact, stage))
+
+    def _rows(self, run: str) -> list[RunArtifact]:
+        directory = self.run_directory(run)
+        latest = read_json(directory / "run.json")
+        attempts = [read_json(path) for path in sorted((directory / "attempts").glob("*.json"))]
+        rows = [_run_row(run, a["attempt"], node) for a in attempts for node in a["nodes"]]
+        touched = {row.label for row in rows if row.attempt == latest["attempt"]}
+        carried = [
+            _run_row(run, latest["attempt"], {**node, "state": "Reused", "seconds": 0, "tokens": 0})
+            for label, node in latest["nodes"].items()
+            if label not in touched
+        ]
+        return rows + carried
+
+    def _live_files(self) -> dict[str, tuple[Path, ...]]:
+        return {
+            table: tuple(sorted((self.root / "partial").glob(f"*/*/{table}/unit-*.parquet")))
+            for table in _LIVE_TABLES
+        }
+
+
+def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
+    pointer = artifact.path.parent / "CURRENT"
+    current = pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else ""
+    return CatalogEntry(
+        kind=str(artifact.manifest["kind"]),
+        stage=stage,
+        key=artifact.key,
+        content=artifact.content,
+        is_current=current == artifact.path.name,
+        tables={name: tuple(artifact.files(name)) for name in artifact.manifest["tables"]},
+    )
+
+
+def _run_row(run: str, attempt: int, node: dict[str, Any]) -> RunArtifact:
+    return RunArtifact(run=run, attempt=attempt, **{k: node[k] for k in _NODE_FIELDS})
+
+
+_NODE_FIELDS = (
+    "stage",
+    "label",
+    "kind",
+    "phase",
+    "key",
+    "content",
+    "state",
+    "seconds",
+    "tokens",
+    "finished_at",
+)

@@ -1,0 +1,89 @@
+"""One process at a time: kernel file locks that a dead holder cannot keep."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from grpo_core.errors import RunBusyError
+
+_POLL_SECONDS = 0.2
+
+
+@contextmanager
+def hold(
+    path: Path, holder: str, *, on_wait: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Hold the lock, waiting for whoever has it.
+
+    Args:
+        path: Lock file; stays behind, empty of meaning, when released.
+        holder: Who we are, shown to waiters.
+        on_wait: Called once with the present holder's text before waiting.
+    """
+    with _locked(path, holder, on_wait=on_wait, wait=True):
+        yield
+
+
+@contextmanager
+def hold_or_refuse(path: Path, holder: str, *, what: str) -> Iterator[None]:
+    """Hold the lock, or raise RunBusyError that says who has it."""
+    with _locked(path, holder, on_wait=None, wait=False, what=what):
+        yield
+
+
+@contextmanager
+def _locked(
+    path: Path,
+    holder: str,
+    *,
+    on_wait: Callable[[str], None] | None,
+    wait: bool,
+    what: str = "",
+) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        told = False
+        while not _try_lock(descriptor):
+            present = _read_holder(path)
+            if not wait:
+                raise RunBusyError(
+                    f"{what} is in use by {present}",
+                    hint="wait for it, stop it, or use another name",
+                )
+            if on_wait is not None and not told:
+                on_wait(present)
+                told = True
+            time.sleep(_POLL_SECONDS)
+        _write_holder(descriptor, holder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write_holder(descriptor: int, holder: str) -> None:
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    text = json.dumps({"holder": holder, "pid": os.getpid(), "since": since})
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text.encode(), 0)
+
+
+def _read_holder(path: Path) -> str:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return "a process that has just started"
+    return f"{record['holder']} (pid {record['pid']}, since {record['since']})"

@@ -1,0 +1,116 @@
+"""Work in progress: immutable unit files that a killed run leaves behind and the next one reads.
+
+```
+partial/<stage>/<key>/<table>/unit-000012.parquet
+partial/<stage>/<key>/state-000012/                 a resumable training state
+```
+
+A unit file is complete or absent (temporary name, fsync, rename), so nothing appears twice: the
+next run redoes whole units only.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from grpo_core.errors import ArtifactError
+from grpo_core.store.content import conform
+from grpo_core.store.files import fsync_directory, fsync_file, link_or_copy
+from grpo_core.store.parquet import read_parts, write_part
+from grpo_core.store.schemas import TABLES
+
+
+class Partial:
+    """The partial directory of one key.
+
+    Args:
+        directory: `lake/partial/<stage>/<key>`.
+        key: Full key, stamped into the unit files.
+    """
+
+    def __init__(self, directory: Path, key: str) -> None:
+        self.directory = directory
+        self.key = key
+
+    def units(self, table: str) -> list[int]:
+        """Numbers of the complete units, ascending."""
+        return sorted(
+            int(path.stem.removeprefix("unit-"))
+            for path in (self.directory / table).glob("unit-*.parquet")
+        )
+
+    def unit_path(self, table: str, unit: int) -> Path:
+        """Path of one unit file."""
+        return self.directory / table / f"unit-{unit:06d}.parquet"
+
+    def has(self, table: str, unit: int) -> bool:
+        """Whether the unit is complete and readable; a damaged one is removed and redone."""
+        path = self.unit_path(table, unit)
+        if not path.is_file():
+            return False
+        try:
+            self.read(table, unit)
+        except ArtifactError:
+            path.unlink()
+            return False
+        return True
+
+    def write(self, table: str, unit: int, rows: pa.Table) -> None:
+        """Write one unit."""
+        spec = TABLES[table]
+        write_part(self.unit_path(table, unit), conform(rows, spec), spec, key=self.key, part=unit)
+
+    def read(self, table: str, unit: int) -> pa.Table:
+        """Read one unit."""
+        return read_parts([self.unit_path(table, unit)], TABLES[table])
+
+    def read_all(self, table: str) -> pa.Table:
+        """Read every unit, in order."""
+        paths = [self.unit_path(table, unit) for unit in self.units(table)]
+        return read_parts(paths, TABLES[table])
+
+    def write_directory(self, name: str, write: Callable[[Path], None]) -> Path:
+        """Let `write` fill a directory and rename it into place when it is complete."""
+        final = self.directory / name
+        temporary = self.directory / f".{name}.{uuid.uuid4().hex[:8]}"
+        temporary.mkdir(parents=True)
+        try:
+            write(temporary)
+            for path in temporary.rglob("*"):
+                if path.is_file():
+                    fsync_file(path)
+            shutil.rmtree(final, ignore_errors=True)
+            os.rename(temporary, final)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        fsync_directory(self.directory)
+        return final
+
+    def link_directory(self, name: str, parts: Mapping[str, Path]) -> Path:
+        """Make a directory out of immutable ones, by hard links where possible."""
+
+        def write(directory: Path) -> None:
+            for part, source in parts.items():
+                shutil.copytree(source, directory / part, copy_function=link_or_copy)
+
+        return self.write_directory(name, write)
+
+    def directories(self, prefix: str) -> dict[int, Path]:
+        """Complete directories `<prefix>-<number>`, by number."""
+        return {
+            int(path.name.removeprefix(f"{prefix}-")): path
+            for path in sorted(self.directory.glob(f"{prefix}-*"))
+            if path.is_dir()
+        }
+
+    def exists(self) -> bool:
+        """Whether any work was left."""
+        return self.directory.is_dir() and any(self.directory.iterdir())
+
+    def remove(self) -> None:
+        """Drop the work in progress, after publishing or before a forced start."""
+        shutil.rmtree(self.directory, ignore_errors=True)

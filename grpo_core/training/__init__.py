@@ -1,0 +1,1 @@
+"""The GRPO loop: rollout batches, updates, checkpoints, resume, fork."""

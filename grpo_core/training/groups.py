@@ -1,0 +1,133 @@
+"""Groups of one rollout batch: which are live, their advantages, and the step that uses them.
+
+Shapes: B groups, G rollouts a group, N = B * G rows, row-major.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from grpo_core.config import RunConfig
+from grpo_core.objective.advantages import configured_advantages, live_groups
+from grpo_core.seeds import generator
+
+ZERO_VARIANCE = "zero_variance"
+NULL_REWARD = "null_reward"
+TOO_FEW_REWARDS = "too_few_rewards"
+
+
+@dataclass(frozen=True)
+class GroupDecision:
+    """What the rewards of a batch lead to.
+
+    Args:
+        advantages: [B, G], fp64.
+        drop_reasons: One a row, None for live rows, [N].
+        is_live: One a group, [B].
+        all_solved: Groups whose decided rollouts are all correct, [B].
+        all_unsolved: Groups whose decided rollouts are all not correct, [B].
+    """
+
+    advantages: torch.Tensor
+    drop_reasons: list[str | None]
+    is_live: list[bool]
+    all_solved: list[bool]
+    all_unsolved: list[bool]
+
+
+Rewards = Sequence[Sequence[float | None]]
+
+
+def decide_groups(
+    config: RunConfig,
+    *,
+    raw: Rewards,
+    graded: Rewards,
+    shaped: Rewards,
+    sources: Sequence[str],
+    ema_rewards: Mapping[str, float],
+) -> GroupDecision:
+    """Advantages and drops; groups are formed before anything is dropped.
+
+    Args:
+        config: Reads advantage, loss and filter.
+        raw: Verdict rewards, [B, G].
+        graded: With process credit, [B, G]; used when it is on.
+        shaped: What advantages are computed from, [B, G].
+        sources: Data source of each group, [B].
+        ema_rewards: Running mean reward by source.
+    """
+    key = config.filter.key
+    if key == "auto":
+        key = "graded" if config.reward.process_credit else "raw"
+    keyed = graded if key == "graded" else raw
+    decided = [[value for value in group if value is not None] for group in raw]
+    has_signal = live_groups(keyed, tolerance=config.filter.tolerance).tolist()
+    enough = [len(group) >= 2 for group in decided]
+    is_live = [
+        bool(e and (s or not config.filter.zero_variance))
+        for e, s in zip(enough, has_signal, strict=True)
+    ]
+    running = torch.tensor([ema_rewards.get(source, float("nan")) for source in sources])
+    advantages = configured_advantages(
+        shaped, config.advantage, config.loss, sources=sources, ema_baseline=running
+    )
+    return GroupDecision(
+        advantages=advantages.to(torch.float64),
+        drop_reasons=[
+            _drop_reason(value, live=is_live[n], enough=enough[n])
+            for n, group in enumerate(raw)
+            for value in group
+        ],
+        is_live=is_live,
+        all_solved=[bool(group) and min(group) >= 1.0 for group in decided],
+        all_unsolved=[bool(group) and max(group) < 1.0 for group in decided],
+    )
+
+
+def assign_updates(
+    is_live: Sequence[bool], *, updates: int, seed: tuple[str | int, ...]
+) -> list[int]:
+    """Mini-batch 0 … updates - 1 of each group, [B]; live groups are spread evenly.
+
+    Dropped groups are spread evenly too: they carry no term, but a constant-length loss counts
+    their rollouts.
+    """
+    assignment = [0] * len(is_live)
+    for flag in (True, False):
+        groups = [n for n, live in enumerate(is_live) if live == flag]
+        shuffled = generator(*seed, str(flag)).permutation(np.array(groups, dtype=np.int64))
+        for position, group in enumerate(shuffled.tolist()):
+            assignment[group] = position % updates
+    return assignment
+
+
+def next_ema_rewards(
+    config: RunConfig, before: Mapping[str, float], sources: Sequence[str], shaped: Rewards
+) -> dict[str, float]:
+    """Running mean of shaped rewards by source, after one rollout batch."""
+    decay, after = config.advantage.ema_decay, dict(before)
+    for source in sorted(set(sources)):
+        values = [
+            value
+            for name, group in zip(sources, shaped, strict=True)
+            if name == source
+            for value in group
+            if value is not None
+        ]
+        if values:
+            mean = sum(values) / len(values)
+            after[source] = (
+                decay * before[source] + (1 - decay) * mean if source in before else mean
+            )
+    return after
+
+
+def _drop_reason(value: float | None, *, live: bool, enough: bool) -> str | None:
+    if value is None:
+        return NULL_REWARD
+    if not enough:
+        return TOO_FEW_REWARDS
+    return None if live else ZERO_VARIANCE

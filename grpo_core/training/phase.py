@@ -1,0 +1,303 @@
+"""One training phase: rollout batches, updates, validation, resumable states.
+
+Unit of work is the rollout batch with its optimiser steps. Its rollouts are persisted before its
+first update; a killed run loads the last state and replays the persisted batches behind it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from grpo_core.config import RunConfig
+from grpo_core.objective.kl_control import next_control
+from grpo_core.policy.reference import Reference
+from grpo_core.policy.runtime import PolicyRuntime
+from grpo_core.prompts.curriculum import draw_groups, select_suffixes
+from grpo_core.prompts.suffixes import SUFFIXES
+from grpo_core.rewards.rows import Problem
+from grpo_core.store.partials import Partial
+from grpo_core.store.ref_cache import RefRow
+from grpo_core.store.schemas import EVENTS, STEPS
+from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
+from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
+from grpo_core.training.first_batch import draw_batch_prompts
+from grpo_core.training.groups import next_ema_rewards
+from grpo_core.training.state import TrainerState, save_state
+from grpo_core.training.step_rows import StepFacts, rollout_metrics, step_row
+from grpo_core.training.tensors import TrainRow, needs_pieces
+from grpo_core.training.updates import Updater, UpdateResult
+from grpo_core.training.validation import Validator
+from grpo_core.types import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePlan:
+    """Where a phase begins, ends, and what it draws from.
+
+    Args:
+        phase: Phase number, from 1.
+        first_step: Optimiser steps of the run before the phase.
+        max_steps: Optimiser steps of the phase.
+        total_steps: Optimiser steps of all phases.
+        bands: The `bands` table that prompts are drawn by.
+        problems: prompt_id → problem.
+        variants: prompt_id → its variants, as problems with a variant_id.
+        persisted: Prefilter samples and verdicts of the first batch, in row order; None when the
+            first batch is sampled.
+    """
+
+    phase: int
+    first_step: int
+    max_steps: int
+    total_steps: int
+    bands: pa.Table
+    problems: Mapping[str, Problem]
+    variants: Mapping[str, Sequence[Problem]]
+    persisted: tuple[pa.Table, pa.Table] | None
+
+
+@dataclass
+class PhaseTrainer:
+    """Runs the batches of one phase.
+
+    Args:
+        config: The resolved configuration.
+        plan: What to run.
+        runtime: The policy.
+        reference: Read-through reference, or None.
+        collector: Makes rollout batches.
+        updater: Takes optimiser steps.
+        validator: Measures pass@1 on validation problems.
+        partial: Where units and states are written.
+        state: Trainer state to start from.
+        tokenizer_from: Model directory whose tokenizer files checkpoints carry.
+    """
+
+    config: RunConfig
+    plan: PhasePlan
+    runtime: PolicyRuntime
+    reference: Reference | None
+    collector: Collector
+    updater: Updater
+    validator: Validator
+    partial: Partial
+    state: TrainerState
+    tokenizer_from: Path
+
+    @property
+    def steps_per_batch(self) -> int:
+        """Optimiser steps on one rollout batch."""
+        return self.config.train.updates_per_rollout * self.config.train.epochs_per_rollout
+
+    @property
+    def num_batches(self) -> int:
+        """Rollout batches of the phase."""
+        return self.plan.max_steps // self.steps_per_batch
+
+    def run_batch(self, batch: int) -> pa.Table:
+        """Collect (or replay) batch `batch` of the phase and update on it; returns its steps."""
+        step = self.plan.first_step + batch * self.steps_per_batch + 1
+        before = self._cache_counts()
+        if self.partial.has("rollouts", batch):
+            rollouts = self.partial.read("rollouts", batch)
+        else:
+            rollouts = self._collect(batch, step)
+            self.partial.write("rollouts", batch, rollouts)
+        rows = self._train_rows(rollouts)
+        hit_rate = self._hit_rate(before)
+        metrics = rollout_metrics(rollouts, self.config.train.group_size)
+        steps, events = [], []
+        for offset in range(self.steps_per_batch):
+            facts = self._facts(batch, step + offset, offset, hit_rate)
+            update = self._update(rows, step, offset, facts)
+            if update.is_empty:
+                events.append(_empty_step_event(facts))
+            validated = self._validate(facts.step)
+            facts = replace(facts, validation_pass_at_1=validated)
+            steps.append(step_row(facts, metrics, rollouts, update))
+            self._advance(facts.step, update)
+        self._remember_rewards(rollouts)
+        table = pa.Table.from_pylist(steps, schema=STEPS.schema)
+        self.partial.write("events", batch, pa.Table.from_pylist(events, schema=EVENTS.schema))
+        self.partial.write("steps", batch, table)
+        return table
+
+    def save(self) -> Path:
+        """Write the present state as a resumable one."""
+        return self.partial.write_directory(
+            f"state-{self.state.step:06d}",
+            lambda directory: save_state(
+                directory,
+                model=self.runtime.model,
+                optimizer=self.updater.optimizer,
+                state=self.state,
+                tokenizer_from=self.tokenizer_from,
+            ),
+        )
+
+    def _collect(self, batch: int, step: int) -> pa.Table:
+        facts = BatchFacts(step=step, beta=self.state.kl.beta, ema_rewards=self.state.ema_rewards)
+        groups = self._draw(batch, step)
+        verdicts = None
+        if batch == 0 and self.plan.persisted is not None:
+            completions, verdicts = persisted_batch(*self.plan.persisted)
+        else:
+            completions = self.collector.sample(groups, step=step)
+        if needs_pieces(self.config):
+            pieces = [self._pieces(ids) for ids in completions["completion_token_ids"]]
+            facts = replace(facts, pieces=pieces)
+        return self.collector.finish(groups, completions, verdicts, facts)
+
+    def _draw(self, batch: int, step: int) -> list[PlannedGroup]:
+        variants = self.config.variants
+        is_persisted = batch == 0 and self.plan.persisted is not None
+        if is_persisted:  # the prefilter sampled the original problems, without suffixes
+            variants = variants.model_copy(update={"draw_share": 0.0, "suffix_share": 0.0})
+        plans = draw_groups(
+            draw_batch_prompts(self.plan.bands, self.config, step),
+            variants=_variant_ids(self.plan.variants),
+            suffix_ids=select_suffixes(variants, SUFFIXES),
+            group_size=self.config.train.group_size,
+            variant_share=variants.draw_share,
+            suffix_share=variants.suffix_share,
+            seed=(self.config.seed_of("train"), "groups", step),
+        )
+        return [
+            PlannedGroup(plan, self._problem(plan.prompt_id, plan.variant_id)) for plan in plans
+        ]
+
+    def _problem(self, prompt_id: str, variant_id: str | None) -> Problem:
+        if variant_id is None:
+            return self.plan.problems[prompt_id]
+        return next(v for v in self.plan.variants[prompt_id] if v["variant_id"] == variant_id)
+
+    def _facts(self, batch: int, step: int, offset: int, hit_rate: float | None) -> StepFacts:
+        return StepFacts(
+            phase=self.plan.phase,
+            step=step,
+            rollout_batch=batch,
+            max_completion_tokens=self.collector.max_completion_tokens,
+            beta=self.state.kl.beta if self.config.kl.place != "none" else 0.0,
+            is_first_of_batch=offset == 0,
+            ref_cache_hit_rate=hit_rate,
+            validation_pass_at_1=None,
+        )
+
+    def _update(
+        self, rows: Sequence[TrainRow], step: int, offset: int, facts: StepFacts
+    ) -> UpdateResult:
+        train = self.config.train
+        epoch, update = divmod(offset, train.updates_per_rollout)
+        drops = [None if row.is_live else "dropped" for row in rows]
+        is_live = live_group_flags(drops, train.group_size)
+        assignment = group_of_update(self.config, step, is_live, epoch)
+        members = [row for row in rows if assignment[row.group] == update]
+        return self.updater.step(
+            [row for row in members if row.is_live],
+            step=facts.step,
+            beta=facts.beta,
+            sampled_rollouts=len(members),
+            generated_tokens=sum(len(row.completion_token_ids) for row in members),
+        )
+
+    def _validate(self, step: int) -> float | None:
+        every = self.config.train.validate_every_steps
+        is_end = step == self.plan.first_step + self.plan.max_steps
+        if is_end or (every and step % every == 0):
+            return self.validator.pass_at_1(self.runtime)
+        return None
+
+    def _advance(self, step: int, update: UpdateResult) -> None:
+        kl = self.state.kl
+        if "ref_kl_k3" in update.metrics:
+            kl = next_control(
+                kl,
+                self.config.kl,
+                ref_kl_k3=update.metrics["ref_kl_k3"],
+                progress=step / self.plan.total_steps,
+            )
+        self.state = replace(self.state, step=step, kl=kl)
+
+    def _remember_rewards(self, rollouts: pa.Table) -> None:
+        size = self.config.train.group_size
+        values = rollouts.column("reward").to_pylist()
+        ids = rollouts.column("prompt_id").to_pylist()[::size]
+        after = next_ema_rewards(
+            self.config,
+            self.state.ema_rewards,
+            [str(self.plan.problems[prompt_id]["source"]) for prompt_id in ids],
+            [values[start : start + size] for start in range(0, len(values), size)],
+        )
+        self.state = replace(self.state, ema_rewards=after)
+
+    def _train_rows(self, rollouts: pa.Table) -> list[TrainRow]:
+        rows = rollouts.to_pylist()
+        refs = self._reference_logprobs(rows)
+        return [
+            TrainRow(
+                prompt_token_ids=tuple(row["prompt_token_ids"]),
+                completion_token_ids=tuple(row["completion_token_ids"]),
+                temperature=row["temperature"],
+                is_truncated=row["finish_reason"] == FinishReason.LENGTH,
+                is_live=row["drop_reason"] is None,
+                group=row["group"],
+                advantage=row["advantage"],
+                old_logprobs=np.asarray(row["old_logprobs"], np.float32),
+                sampling_logprobs=np.asarray(row["sampling_logprobs"], np.float32),
+                ref_logprobs=refs[n] if refs is not None else None,
+                pieces=self._pieces(row["completion_token_ids"])
+                if needs_pieces(self.config)
+                else None,
+            )
+            for n, row in enumerate(rows)
+        ]
+
+    def _reference_logprobs(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        if self.reference is None:
+            return None
+        wanted = [
+            RefRow(
+                tuple(row["prompt_token_ids"]),
+                tuple(row["completion_token_ids"]),
+                row["temperature"],
+            )
+            for row in rows
+        ]
+        logprobs = self.reference.logprobs(wanted)
+        self.reference.release()
+        return logprobs
+
+    def _pieces(self, token_ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self.runtime.tokenizer.decode([token]) for token in token_ids)
+
+    def _cache_counts(self) -> tuple[int, int]:
+        return (self.reference.hits, self.reference.misses) if self.reference else (0, 0)
+
+    def _hit_rate(self, before: tuple[int, int]) -> float | None:
+        if self.reference is None:
+            return None
+        hits = self.reference.hits - before[0]
+        return hits / max(hits + self.reference.misses - before[1], 1)
+
+
+def _variant_ids(variants: Mapping[str, Sequence[Problem]]) -> dict[str, list[str]]:
+    return {
+        prompt_id: [variant["variant_id"] for variant in found]
+        for prompt_id, found in variants.items()
+    }
+
+
+def _empty_step_event(facts: StepFacts) -> dict[str, Any]:
+    return {
+        "phase": facts.phase,
+        "step": facts.step,
+        "event_index": 0,
+        "kind": "empty_step",
+        "before": None,
+        "after": None,
+        "reason": "no group of the mini-batch carries signal, so no step was taken",
+    }

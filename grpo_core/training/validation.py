@@ -1,0 +1,51 @@
+"""Periodic pass@1 on the validation split."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_core.config import RunConfig
+from grpo_core.policy.runtime import PolicyRuntime, sample_request
+from grpo_core.rewards import VerifierPool
+from grpo_core.rewards.rows import Problem, grade_rows
+
+
+@dataclass(frozen=True)
+class Validator:
+    """Samples the validation problems and grades them.
+
+    Args:
+        config: The resolved configuration.
+        problems: Validation problems.
+        pool: Grades completions.
+        max_completion_tokens: Budget, the phase's own.
+    """
+
+    config: RunConfig
+    problems: Sequence[Problem]
+    pool: VerifierPool
+    max_completion_tokens: int
+
+    def pass_at_1(self, runtime: PolicyRuntime) -> float | None:
+        """Share of correct samples among decided ones; None when validation is off.
+
+        The seeds do not depend on the step, so that two validations differ by the policy alone.
+        """
+        count = self.config.train.validation_samples
+        if not count or not self.problems:
+            return None
+        requests = [
+            sample_request(
+                runtime.renderer.render(problem["text"]),
+                (self.config.seed_of("train"), "validate", problem["prompt_id"]),
+                num_samples=count,
+                temperature=self.config.evaluate.temperature,
+                max_completion_tokens=self.max_completion_tokens,
+            )
+            for problem in self.problems
+        ]
+        sampled = runtime.sampler.sample(requests)
+        texts = [runtime.renderer.decode(c.token_ids) for group in sampled for c in group]
+        problems = [problem for problem in self.problems for _ in range(count)]
+        rewards = [verdict.reward_raw for verdict in grade_rows(self.pool, texts, problems)]
+        decided = [reward for reward in rewards if reward is not None]
+        return sum(reward == 1.0 for reward in decided) / len(decided) if decided else None

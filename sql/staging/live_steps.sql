@@ -1,0 +1,77 @@
+-- name: live_steps
+-- kind: staging
+-- grain: one optimiser step of a phase in progress
+-- depends_on: live_steps_files
+-- columns:
+--     phase: training phase, from 1
+--     step: optimiser step over all phases, from 1
+--     rollout_batch: rollout batch of the phase
+--     max_completion_tokens: budget, tokens
+--     loss: policy_loss + kl_loss, minimised
+--     policy_loss: clipped surrogate
+--     kl_loss: beta x ref KL
+--     beta: weight of the KL term
+--     learning_rate: of this step
+--     grad_norm: global norm before clipping
+--     clip_fraction: share of live tokens whose clipped branch is active
+--     clip_fraction_low: the part with a negative advantage
+--     clip_fraction_high: the part with a positive advantage
+--     importance_ratio_mean: mean exp(logprobs - old_logprobs) over live tokens
+--     importance_ratio_max: maximum of the same
+--     ref_kl_k1: k1 estimate of KL to the reference, nats per token
+--     ref_kl_k3: k3 estimate of KL to the reference, nats per token
+--     policy_entropy_nats: mean entropy at temperature 1, nats per token
+--     sampling_entropy_nats: mean entropy at the sampling temperature, nats per token
+--     temperature: sampling temperature
+--     reward_mean: mean shaped reward of the rollout batch
+--     reward_raw_mean: mean reward_raw of the rollout batch
+--     zero_variance_fraction: share of groups whose filter.key rewards are all equal
+--     solved_group_fraction: share of groups all right
+--     unsolved_group_fraction: share of groups all wrong
+--     truncation_rate: share of completions that ended by length
+--     completion_tokens_mean: mean completion length, tokens
+--     num_rollouts: rollouts of the batch
+--     num_live_rollouts: rollouts of the batch that carry loss
+--     num_generated_tokens: tokens generated for the batch; on its first step only
+--     num_live_tokens: tokens of the batch that carry loss
+--     effective_token_fraction: tokens that carry loss / tokens generated
+--     ref_cache_hit_rate: share of reference rows found in the cache
+--     validation_pass_at_1: pass@1 on validation; null on steps without validation
+--     unit_file: unit file of the phase in progress
+select
+    phase,
+    step,
+    rollout_batch,
+    max_completion_tokens,
+    loss,
+    policy_loss,
+    kl_loss,
+    beta,
+    learning_rate,
+    grad_norm,
+    clip_fraction,
+    clip_fraction_low,
+    clip_fraction_high,
+    importance_ratio_mean,
+    importance_ratio_max,
+    ref_kl_k1,
+    ref_kl_k3,
+    policy_entropy_nats,
+    sampling_entropy_nats,
+    temperature,
+    reward_mean,
+    reward_raw_mean,
+    zero_variance_fraction,
+    solved_group_fraction,
+    unsolved_group_fraction,
+    truncation_rate,
+    completion_tokens_mean,
+    num_rollouts,
+    num_live_rollouts,
+    num_generated_tokens,
+    num_live_tokens,
+    effective_token_fraction,
+    ref_cache_hit_rate,
+    validation_pass_at_1,
+    filename as unit_file
+from live_steps_files

@@ -1,0 +1,67 @@
+"""Sizes, names, and where SQL lives; each test lists every offender."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_FILE_LINES = 350
+MAX_FUNCTION_LINES = 80
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+QUERY = re.compile(r"\s*(select|with)\b.+\bfrom\s+(?!duckdb_)\w", re.IGNORECASE | re.DOTALL)
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+SOURCES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for package in ("flows", "grpo_core")
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+
+
+def test_files_stay_small() -> None:
+    lengths = {name: len(text.splitlines()) for name, text in SOURCES.items()}
+    assert {name: length for name, length in lengths.items() if length > MAX_FILE_LINES} == {}
+
+
+def test_functions_stay_small() -> None:
+    too_long = {
+        f"{name}:{node.name}": length
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
+    }
+    assert too_long == {}
+
+
+def test_modules_are_named_after_what_they_hold() -> None:
+    assert [name for name in SOURCES if Path(name).stem in VAGUE_NAMES] == []
+
+
+def test_sql_lives_in_the_sql_directory() -> None:
+    found = {
+        f"{name}: {text[:60]}"
+        for name, tree in TREES.items()
+        for text in _strings(tree)
+        if QUERY.match(text)
+    }
+    assert found == set()
+
+
+def test_nothing_is_left_to_do() -> None:
+    assert [name for name, text in SOURCES.items() if UNFINISHED.search(text)] == []
+
+
+def _strings(tree: ast.Module) -> Iterator[str]:
+    """String constants of a module that are not docstrings."""
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in docstrings:
+            yield node.value

@@ -1,0 +1,161 @@
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import flows.following
+from flows.api import ApiClient, FlowRun
+from flows.following import Follower, is_held, run_lock
+from flows.processes import ProcessRecord, birth_of
+from flows.progress import RunProgress
+from flows.project import Project
+from flows.view import PlainView
+from grpo_core.errors import ServiceError
+from grpo_core.store.progress import ProgressLog
+
+CREATED = FlowRun("7", "demo full", "SCHEDULED", "", {})
+
+
+class FakeServer(ApiClient):
+    """Answers from a script of states; an exception in it is a silent server."""
+
+    def __init__(self, *states: str | Exception) -> None:
+        super().__init__("")
+        self.states = list(states)
+        self.calls: list[str] = []
+        self.before_answer: Callable[[], None] = lambda: None
+
+    def read_flow_run(self, flow_run_id: str) -> FlowRun:
+        self.before_answer()
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, Exception):
+            raise state
+        return replace(CREATED, state_type=state)
+
+    def active_flow_runs(self, flow: str) -> list[FlowRun]:
+        return [CREATED]
+
+    def cancel(self, flow_run_id: str) -> None:
+        self.calls.append("cancel")
+
+    def mark_crashed(self, flow_run_id: str, message: str) -> None:
+        self.calls.append("crashed")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("READ_SECONDS", "ASK_SECONDS", "PICKUP_SECONDS", "GONE_SECONDS"):
+        monkeypatch.setattr(flows.following, name, 0.02)
+    monkeypatch.setattr(flows.following, "SILENT_SERVER_SECONDS", 0.1)
+
+
+def _follower(tmp_path: Path, server: FakeServer, *, has_runner: bool) -> Follower:
+    project = Project(tmp_path)
+    project.prepare()
+    if has_runner:
+        birth = birth_of(os.getpid())
+        assert birth is not None
+        ProcessRecord(os.getpid(), birth, "", "").write(project.record("runner"))
+    run = tmp_path / "lake" / "runs" / "demo"
+    run.mkdir(parents=True)
+    with Path(os.devnull).open("w") as sink:
+        view = PlainView(Console(file=sink))
+    view.say = lambda line: None  # type: ignore[method-assign]
+    return Follower(project, server, CREATED, run / "progress.jsonl", 0, RunProgress("7"), view)
+
+
+def _start(follower: Follower) -> ProgressLog:
+    log = ProgressLog(follower.path)
+    log.emit("run_started", run="demo", attempt=1, flow_run="7", stages=["ingest"])
+    return log
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_completes(tmp_path: Path) -> None:
+    follower = _follower(tmp_path, FakeServer("PENDING", "RUNNING", "COMPLETED"), has_runner=True)
+    _start(follower)
+    assert follower.follow().state_type == "COMPLETED"
+    assert follower.progress.has_started
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("has_runner", [True, False])
+def test_a_run_that_nobody_takes_is_cancelled_and_reported(
+    tmp_path: Path, has_runner: bool
+) -> None:
+    server = FakeServer("SCHEDULED")
+    follower = _follower(tmp_path, server, has_runner=has_runner)
+    with pytest.raises(ServiceError, match=r"the runner (did not take it|is not alive)"):
+        follower.follow()
+    assert server.calls == ["cancel"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_runner_and_flow_gone_make_a_crash(tmp_path: Path) -> None:
+    server = FakeServer("RUNNING")
+    follower = _follower(tmp_path, server, has_runner=False)
+    log = _start(follower)
+    log.emit("stage_started", stage="ingest", label="prompts")
+    ended = follower.follow()
+    assert (ended.state_type, server.calls) == ("CRASHED", ["crashed"])
+    assert follower.progress.nodes["prompts"].state == "Unfinished"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_dies_leaves_the_runs_own_record(tmp_path: Path) -> None:
+    follower = _follower(tmp_path, FakeServer("RUNNING", ServiceError("silent")), has_runner=True)
+    log = _start(follower)
+    log.emit("run_finished", run="demo", attempt=1, state="Failed", error="no prompts\nhint: x")
+    ended = follower.follow()
+    assert (ended.state_type, ended.message) == ("FAILED", "no prompts\nhint: x")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_dies_with_the_run(tmp_path: Path) -> None:
+    server = FakeServer("RUNNING", ServiceError("silent"))
+    follower = _follower(tmp_path, server, has_runner=True)
+    _start(follower)
+    with pytest.raises(ServiceError, match="nobody works on run demo"):
+        follower.follow()
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_first_interrupt_cancels_the_second_detaches(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    server = FakeServer("RUNNING")
+    server.before_answer = interrupt
+    follower = _follower(tmp_path, server, has_runner=True)
+    _start(follower)
+    assert not follower.follow().is_final
+    assert server.calls == ["cancel"]
+
+
+def test_a_lock_is_held_by_a_living_process_only(tmp_path: Path) -> None:
+    lock = run_lock(tmp_path / "lake" / "runs" / "demo")
+    assert not is_held(lock)
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert not is_held(lock)
+    code = (
+        "import fcntl, sys, time\n"
+        f"stream = open({str(lock)!r}, 'r+')\n"
+        "fcntl.flock(stream, fcntl.LOCK_EX)\nprint('held', flush=True)\ntime.sleep(60)"
+    )
+    process: subprocess.Popen[Any] = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert is_held(lock)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert not is_held(lock)

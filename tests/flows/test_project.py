@@ -1,0 +1,60 @@
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from flows.project import SETTINGS, Project, clean_environment, foreign_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _flat(table: dict[str, object], prefix: str = "PREFECT") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in table.items():
+        key = f"{prefix}_{name.upper()}"
+        if isinstance(value, dict):
+            found |= _flat(value, key)
+        else:
+            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def test_prefect_toml_says_what_our_own_processes_get() -> None:
+    table = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))
+    project = Project(ROOT)
+    assert ROOT / table.pop("home") == project.home
+    assert ROOT / table.pop("profiles_path") == project.profiles
+    assert _flat(table) == SETTINGS
+
+
+def test_nothing_of_the_users_own_settings_leaks_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "https://elsewhere/api")
+    monkeypatch.setenv("PIP_TARGET", "/elsewhere")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    monkeypatch.delenv("no_proxy", raising=False)
+    environment = clean_environment()
+    assert not {"PREFECT_API_URL", "PIP_TARGET", "PYTHONPATH"} & environment.keys()
+    assert environment["NO_PROXY"] == "intranet,127.0.0.1,localhost"
+    assert environment["no_proxy"] == "127.0.0.1,localhost"
+    assert "PREFECT_API_URL" in foreign_settings()
+
+
+def test_our_processes_are_quiet_and_at_home(tmp_path: Path) -> None:
+    environment = Project(tmp_path).environment("http://127.0.0.1:4200/api")
+    assert environment["DO_NOT_TRACK"] == "1"
+    assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
+    assert environment["PREFECT_HOME"] == str(tmp_path / ".grpo" / "prefect")
+    assert environment["PREFECT_API_URL"] == "http://127.0.0.1:4200/api"
+
+
+def test_the_profile_names_the_server_while_there_is_one(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.prepare()
+    project.write_profile("http://127.0.0.1:4207/api")
+    profiles = tomllib.loads(project.profiles.read_text(encoding="utf-8"))
+    active = profiles["profiles"][profiles["active"]]
+    assert active == {"PREFECT_API_URL": "http://127.0.0.1:4207/api"}
+    project.write_profile(None)
+    profiles = tomllib.loads(project.profiles.read_text(encoding="utf-8"))
+    assert profiles["profiles"][profiles["active"]] == {}

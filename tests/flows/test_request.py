@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import pytest
+
+from flows.request import default_run_name, make_request
+from grpo_core.errors import ConfigError
+from grpo_core.types import StageName
+
+
+def test_a_request_carries_only_what_was_asked_for() -> None:
+    request = make_request("full", "tiny", None, "", [], [])
+    assert request.parameters() == {"preset": "tiny", "run": "tiny"}
+    assert request.stages == tuple(StageName)
+
+
+def test_a_stage_with_everything() -> None:
+    request = make_request(
+        "train", "tiny", Path("mine.toml"), "demo", ["train.group_size=4"], ["train"]
+    )
+    parameters = request.parameters()
+    assert parameters.pop("config_file") == str(Path("mine.toml").resolve())
+    assert parameters == {
+        "preset": "tiny",
+        "run": "demo",
+        "overrides": ["train.group_size=4"],
+        "force": ["train"],
+    }
+    assert request.stages == (StageName.TRAIN,)
+    assert request.command() == (
+        "grpo run train --config mine.toml --run demo --set train.group_size=4"
+    )
+
+
+def test_the_command_to_go_on_quotes_what_a_shell_would_bend() -> None:
+    request = make_request("full", "tiny", None, "", ["prompt.system=be brief"], [])
+    assert request.command() == "grpo run full --set 'prompt.system=be brief'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ingst", "tiny", None, "", [], []), "did you mean ingest"),
+        (("full", "tiny", None, "", [], ["trian"]), "did you mean train"),
+        (("full", "tiny", None, "../x", [], []), "is not a run name"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_nearest_known(
+    arguments: tuple[object, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_request(*arguments)  # type: ignore[arg-type]
+
+
+def test_wrong_settings_are_refused_before_anything_starts() -> None:
+    request = make_request("full", "tiny", None, "", ["train.group_size=1"], [])
+    with pytest.raises(ConfigError, match=r"train\.group_size"):
+        _ = request.config
+
+
+def test_a_preset_with_dots_makes_a_run_name_without() -> None:
+    assert default_run_name("qwen2.5-7b-8gpu") == "qwen2-5-7b-8gpu"

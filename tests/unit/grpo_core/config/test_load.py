@@ -1,0 +1,93 @@
+"""Configurations: every mistake names its field, nothing unknown passes, every leaf has a place."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from grpo_core.config import RunConfig, load_config, preset_names
+from grpo_core.config.fields import declared_kinds, leaves
+from grpo_core.errors import ConfigError
+from grpo_core.types import Kind
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_loads(preset: str) -> None:
+    assert isinstance(load_config(preset), RunConfig)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.grup_size=4", "did you mean train.group_size"),
+        ("group_size=4", "did you mean train.group_size"),
+        ("trian.group_size=4", "did you mean train"),
+        ("train.gae_lambda=0.9", "GRPO has no gae_lambda"),
+        ("train.vf_coef=0.5", "GRPO has no vf_coef"),
+        ("critic.lr=1", "GRPO has no critic"),
+        ("train.group_size=1", "train.group_size: .* got 1"),
+        ("train.learning_rate=fast", "train.learning_rate"),
+        ("train.phases.1.max_completion_tokens=3", "budgets must rise"),
+        ("train.phases.1.max_steps=13", "train.phases.1.max_steps: 13 is not a multiple"),
+        ("train.phases.9.max_steps=2", "'9' is not a position"),
+        ("bands.hard_max=0.6", "bands.medium_max"),
+        ("evaluate.ks=[32]", "pass@32"),
+        ("prefilter.samples_per_prompt=4", "cannot fill a group of 8"),
+        ("train", "not of the form"),
+        ("train.=3", "not of the form"),
+        ("seed.x=3", "nothing can be set below it"),
+    ],
+)
+def test_mistakes_name_the_field(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config("tiny", overrides=[override])
+
+
+def test_an_unknown_preset_suggests_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'tiny'"):
+        load_config("tinny")
+
+
+def test_layers_later_wins(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[train]\ngroup_size = 4\nprompts_per_rollout = 16\n")
+    config = load_config("tiny", config_file=file, overrides=["train.group_size=6"])
+    assert (config.train.group_size, config.train.prompts_per_rollout) == (6, 16)
+    assert config.prefilter.samples_per_prompt == 32
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[train\n")
+    with pytest.raises(ConfigError, match=r"own\.toml is not valid TOML"):
+        load_config("tiny", config_file=file)
+
+
+def test_seeds_default_to_the_runs() -> None:
+    config = load_config("tiny", overrides=["seed=7", "train.seed=9"])
+    assert config.seed_of("prefilter") == 7
+    assert config.seed_of("train") == 9
+
+
+def test_a_configuration_is_frozen() -> None:
+    config = load_config("tiny")
+    with pytest.raises(ValidationError):
+        config.train.group_size = 3
+
+
+def test_every_leaf_declares_its_artefacts() -> None:
+    undeclared = [
+        path for path, field, _ in leaves(load_config("tiny")) if declared_kinds(field) is None
+    ]
+    assert undeclared == []
+
+
+def test_declared_kinds_exist() -> None:
+    known = {kind.value for kind in Kind}
+    for path, field, _ in leaves(load_config("tiny")):
+        assert set(declared_kinds(field) or ()) <= known, path
+
+
+def test_every_leaf_is_described() -> None:
+    bare = [path for path, field, _ in leaves(load_config("tiny")) if not field.description]
+    assert bare == []

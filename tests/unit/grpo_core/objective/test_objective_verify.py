@@ -1,0 +1,103 @@
+import pytest
+import torch
+
+from grpo_core.objective import KlConfig, LossConfig, finalize_metrics, merge_metrics, verify_loss
+from grpo_core.objective import verify as verify_module
+from grpo_core.objective.batch import step_totals
+from grpo_core.objective.checks import RunFacts
+from grpo_core.objective.generated import generate_step
+from grpo_core.objective.losses import policy_loss
+from grpo_core.objective.presets import resolve_loss
+from grpo_core.objective.verify import arrangements
+
+torch.set_num_threads(1)
+
+FACTS = RunFacts(phase_tokens=(16,))
+CONFIGURATIONS = {
+    "grpo": ({"method": "grpo"}, {}),
+    "dapo, every correction": (
+        {"sampler_correction": "token_masked", "off_policy_mask_nats": 0.05, "dual_clip": 1.5},
+        {"kind": "k3", "gradient": "k2", "importance_corrected": True},
+    ),
+    "dr_grpo with k1": ({"method": "dr_grpo"}, {"kind": "k1"}),
+    "gspo by prompt": (
+        {"method": "gspo", "aggregation": "prompt_mean", "sampler_correction": "geometric_mask"},
+        {"kind": "k2", "importance_corrected": True},
+    ),
+    "gspo_token": ({"method": "gspo_token", "sampler_correction": "product_mask"}, {}),
+    "cispo truncated": (
+        {"method": "cispo", "sampler_correction": "token_truncated", "ratio_cap": 1.2},
+        {"kind": "k3"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_configured_losses_meet_their_definition(name):
+    loss, kl = CONFIGURATIONS[name]
+    section = KlConfig(place="loss", beta=0.1, **kl) if kl else None
+    report = verify_loss(LossConfig(**loss), kl=section, facts=FACTS, seeds=2)
+    assert report.passed, (report.max_loss_error, report.max_gradient_error)
+    assert len(report.cases) == 2 * 5
+    assert report.resolved.method == loss.get("method", "dapo")
+
+
+def test_weights_show_who_counts_how_much():
+    by_token = verify_loss(LossConfig(method="dapo"), seeds=1)
+    assert {round(row.relative_weight, 6) for row in by_token.weights} == {1.0}
+    assert sum(row.rollout_weight for row in by_token.weights) == pytest.approx(1.0)
+    by_rollout = verify_loss(LossConfig(method="grpo"), seeds=1)
+    assert len({round(row.rollout_weight, 9) for row in by_rollout.weights}) == 1
+    short = min(by_rollout.weights, key=lambda row: row.length_tokens)
+    assert short.relative_weight > 1
+
+
+def test_findings_are_part_of_the_report():
+    report = verify_loss(LossConfig(method="cispo", ratio_cap=0.2), seeds=1)
+    assert "cispo_cap_below_one" in [finding.code for finding in report.findings]
+
+
+def test_a_loss_normalised_by_micro_batch_does_not_pass(monkeypatch):
+    def by_micro_batch(batch, config, **options):
+        local = step_totals(batch.completion_mask, group_index=batch.group_index)
+        return policy_loss(type(batch)(**{**batch.__dict__, "totals": local}), config, **options)
+
+    monkeypatch.setattr(verify_module, "policy_loss", by_micro_batch)
+    report = verify_loss(LossConfig(method="dapo"), seeds=1)
+    assert not report.passed
+    assert report.max_gradient_error > 0.1
+
+
+def test_a_loss_that_is_nan_does_not_pass(monkeypatch):
+    def broken(batch, config, **options):
+        output = policy_loss(batch, config, **options)
+        return type(output)(output.loss * float("nan"), output.metrics, output.token_weights)
+
+    monkeypatch.setattr(verify_module, "policy_loss", broken)
+    assert not verify_loss(LossConfig(method="dapo"), seeds=1).passed
+
+
+@pytest.mark.parametrize("method", ["dapo", "gspo", "cispo"])
+def test_metrics_do_not_depend_on_the_arrangement(method):
+    needs = ("ref_logprobs", "sampling_logprobs", "entropy")
+    step = generate_step(2)
+    config = resolve_loss(LossConfig(method=method))
+    finished = []
+    for how in arrangements(step.mask.shape[0]):
+        parts = [
+            policy_loss(
+                step.rows(part).padded(how.left, how.right).batch(step.totals, needs=needs), config
+            ).metrics
+            for part in how.parts
+        ]
+        finished.append(finalize_metrics(merge_metrics(parts), step.totals))
+    for other in finished[1:]:
+        assert other == pytest.approx(finished[0], rel=1e-6, abs=1e-9)
+
+
+def test_a_missing_micro_batch_is_noticed():
+    step = generate_step(2)
+    part = step.rows(torch.arange(8)).batch(step.totals)
+    metrics = policy_loss(part, LossConfig(method="dapo")).metrics
+    with pytest.raises(ValueError, match="live tokens"):
+        finalize_metrics(metrics, step.totals)

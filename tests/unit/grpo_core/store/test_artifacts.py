@@ -1,0 +1,158 @@
+"""Artefacts are complete or absent, found by key, and checked before use."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from grpo_core.errors import ArtifactError, DataContractError
+from grpo_core.store.artifacts import Artifact, ArtifactStore, Draft
+from grpo_core.store.schemas import AUDIT_RESULTS, TIMINGS
+
+
+def results(*rows: tuple[str, int]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"audit": n, "severity": "warn", "num_rows": r, "why": "because"} for n, r in rows],
+        schema=AUDIT_RESULTS.schema,
+    )
+
+
+def publish(store: ArtifactStore, *rows: tuple[str, int], key: str = "a" * 64) -> Artifact:
+    return store.publish(
+        Draft("audit", "audit", key, {"fields": {}}, tables={"audit_results": results(*rows)})
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(tmp_path / "lake")
+
+
+def test_nothing_is_there_before_publishing(store: ArtifactStore) -> None:
+    assert store.current("audit", "a" * 64) is None
+
+
+def test_published_rows_come_back_sorted(store: ArtifactStore) -> None:
+    publish(store, ("b", 1), ("a", 2))
+    artifact = store.current("audit", "a" * 64)
+    assert artifact is not None
+    assert artifact.table("audit_results").column("audit").to_pylist() == ["a", "b"]
+
+
+def test_row_order_does_not_change_the_content(store: ArtifactStore) -> None:
+    first = publish(store, ("b", 1), ("a", 2))
+    second = publish(store, ("a", 2), ("b", 1), key="b" * 64)
+    assert first.content == second.content
+
+
+def test_other_rows_are_another_generation(store: ArtifactStore) -> None:
+    first = publish(store, ("a", 1))
+    second = publish(store, ("a", 2))
+    assert first.content != second.content
+    current = store.current("audit", "a" * 64)
+    assert current is not None
+    assert current.content == second.content
+    assert store.generation("audit", "a" * 64, first.content).content == first.content
+
+
+def test_side_tables_do_not_enter_the_content(store: ArtifactStore) -> None:
+    timing = [
+        {"part": "x", "seconds": 1.0, "tokens": 3, "recorded_at": 0, "host": "h"},
+    ]
+    timed = store.publish(
+        Draft(
+            "audit",
+            "audit",
+            "c" * 64,
+            {},
+            tables={
+                "audit_results": results(("a", 1)),
+                "timings": pa.Table.from_pylist(timing, schema=TIMINGS.schema),
+            },
+        )
+    )
+    assert timed.content == publish(store, ("a", 1)).content
+
+
+@pytest.mark.parametrize("damage", ["delete", "truncate", "flip", "swap"])
+def test_damage_is_found_before_use(store: ArtifactStore, damage: str) -> None:
+    part = publish(store, ("a", 1)).files("audit_results")[0]
+    if damage == "delete":
+        part.unlink()
+    elif damage == "truncate":
+        part.write_bytes(part.read_bytes()[:-7])
+    elif damage == "flip":
+        data = bytearray(part.read_bytes())
+        data[len(data) // 2] ^= 1
+        part.write_bytes(bytes(data))
+    else:
+        other = publish(store, ("a", 1), key="b" * 64).files("audit_results")[0]
+        part.write_bytes(other.read_bytes())
+    with pytest.raises(ArtifactError, match=r"part-00000\.parquet"):
+        store.current("audit", "a" * 64)
+
+
+def test_a_damaged_generation_is_replaced_by_publishing_again(store: ArtifactStore) -> None:
+    part = publish(store, ("a", 1)).files("audit_results")[0]
+    part.unlink()
+    publish(store, ("a", 1))
+    current = store.current("audit", "a" * 64)
+    assert current is not None
+    assert current.table("audit_results").num_rows == 1
+
+
+def test_a_part_of_another_key_is_refused_when_read(store: ArtifactStore) -> None:
+    artifact = publish(store, ("a", 1))
+    other = publish(store, ("a", 1), key="b" * 64).files("audit_results")[0]
+    artifact.files("audit_results")[0].write_bytes(other.read_bytes())
+    with pytest.raises(ArtifactError, match=r"grpo\.key"):
+        artifact.table("audit_results")
+
+
+@pytest.mark.parametrize("point", ["write_json", "rename", "CURRENT"])
+def test_a_crash_while_publishing_leaves_the_old_generation(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    old = publish(store, ("a", 1))
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    target = {
+        "write_json": ("grpo_core.store.artifacts.write_json", crash),
+        "rename": ("grpo_core.store.artifacts.os.rename", crash),
+        "CURRENT": ("grpo_core.store.artifacts.write_text", crash),
+    }[point]
+    with monkeypatch.context() as patch:
+        patch.setattr(*target)
+        with pytest.raises(KeyboardInterrupt):
+            publish(store, ("a", 2))
+    current = store.current("audit", "a" * 64)
+    assert current is not None
+    assert current.content == old.content
+    assert publish(store, ("a", 2)).content != old.content
+
+
+def test_wrong_columns_are_named(store: ArtifactStore) -> None:
+    bad = results(("a", 1)).rename_columns(["audit", "severity", "count", "why"])
+    with pytest.raises(DataContractError, match=r"missing columns \['num_rows'\]"):
+        store.publish(Draft("audit", "audit", "a" * 64, {}, tables={"audit_results": bad}))
+    assert not list((store.root / ".staging").iterdir())
+
+
+def test_footer_names_key_part_and_rows(store: ArtifactStore) -> None:
+    part = publish(store, ("a", 1)).files("audit_results")[0]
+    footer = pq.read_metadata(part).metadata
+    assert footer[b"grpo.key"] == b"a" * 64
+    assert footer[b"grpo.part"] == b"0"
+    assert footer[b"grpo.rows"] == b"1"
+
+
+def test_the_lake_can_be_moved(store: ArtifactStore, tmp_path: Path) -> None:
+    content = publish(store, ("a", 1)).content
+    os.rename(store.root, tmp_path / "elsewhere")
+    moved = ArtifactStore(tmp_path / "elsewhere").current("audit", "a" * 64)
+    assert moved is not None
+    assert moved.content == content
