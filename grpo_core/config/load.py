@@ -55,7 +55,7 @@ def load_config(
         ConfigError: Unknown preset or key (with the nearest known one), value out of bounds, or a
             combination that cannot mean what it says.
     """
-    layers = _read_toml(_preset_path(preset))
+    layers = _read_preset(preset)
     if config_file is not None:
         _merge(layers, _read_toml(config_file))
     for override in overrides:
@@ -72,6 +72,17 @@ def config_from_dict(values: Mapping[str, Any]) -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise _as_config_error(error.errors()[0]) from error
+
+
+def _read_preset(preset: str) -> dict[str, Any]:
+    """A preset over the one that it extends, if any."""
+    own = _read_toml(_preset_path(preset))
+    parent = own.pop("extends", None)
+    if parent is None:
+        return own
+    layers = _read_preset(parent)
+    _merge(layers, own)
+    return layers
 
 
 def _preset_path(preset: str) -> Path:

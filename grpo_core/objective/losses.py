@@ -20,7 +20,7 @@ from grpo_core.objective.ratios import importance_ratio, off_policy_weights, sam
 
 @dataclass(frozen=True)
 class _Selected:
-    """The batch with 0 at every masked position, [N, T]."""
+    """The batch with 0 at every masked position, [N, T]; log-probs are selected in the sums."""
 
     logprobs: Tensor
     log_ratio: Tensor
@@ -114,24 +114,23 @@ def surrogate_loss(
 def _select(batch: LossBatch) -> _Selected:
     mask = batch.completion_mask
     exact = batch.logprobs if batch.logprobs.dtype == torch.float64 else batch.logprobs.float()
-    logprobs, old = masked(exact, mask), batch.old_logprobs.detach().to(exact.dtype)
-    advantages = batch.advantages.detach().to(logprobs.dtype)
+    advantages = batch.advantages.detach().to(exact.dtype)
     if advantages.dim() == 1:
         advantages = advantages.unsqueeze(1).expand(mask.shape)
     sampler = None
     if batch.sampling_logprobs is not None:
         reported = mask & torch.isfinite(batch.sampling_logprobs)
-        sampler = masked(old - batch.sampling_logprobs.detach(), reported)
+        sampler = masked(batch.old_logprobs - batch.sampling_logprobs, reported).to(exact.dtype)
     gap = None
     if batch.ref_logprobs is not None:
-        gap = masked(logprobs - batch.ref_logprobs.detach(), mask)
-    log_ratio = masked(logprobs - old, mask)
-    return _Selected(logprobs, log_ratio, masked(advantages, mask), sampler, gap)
+        gap = masked(exact - batch.ref_logprobs.detach(), mask)
+    log_ratio = masked(exact - batch.old_logprobs.detach(), mask)
+    return _Selected(exact, log_ratio, masked(advantages, mask), sampler, gap)
 
 
 def _correction(inputs: _Selected, mask: Tensor, config: ResolvedLoss) -> Tensor:
     """Returns the product of sampler correction and off-policy mask, [N, T], no gradient."""
-    behaviour = -inputs.log_ratio.detach()
+    behaviour = -inputs.log_ratio
     correction = torch.ones_like(behaviour)
     if inputs.sampler_log_ratio is not None:
         correction = sampler_weights(inputs.sampler_log_ratio, mask, config)

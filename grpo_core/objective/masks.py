@@ -45,10 +45,9 @@ def length_mask(lengths: Tensor, width: int, *, side: str = "right") -> Tensor:
     Raises:
         DataContractError: A length is negative or above the width.
     """
-    if lengths.numel() and (int(lengths.min()) < 0 or int(lengths.max()) > width):
-        raise DataContractError(
-            f"lengths: expected 0 to {width}, got {int(lengths.min())} to {int(lengths.max())}"
-        )
+    outside = lengths[(lengths < 0) | (lengths > width)]
+    if outside.numel():
+        raise DataContractError(f"lengths: expected 0 to {width}, got {outside.tolist()}")
     position = torch.arange(width, device=lengths.device).unsqueeze(0)
     if side == "left":
         return position >= (width - lengths).unsqueeze(1)

@@ -107,5 +107,5 @@ def off_policy_weights(
     ones = torch.ones_like(behaviour_log_ratio)
     if config.off_policy_mask_nats is None:
         return ones
-    drift = row_mean(behaviour_log_ratio.detach(), mask).unsqueeze(1)
+    drift = row_mean(behaviour_log_ratio, mask).unsqueeze(1)
     return masked(ones, ~((advantages < 0) & (drift > config.off_policy_mask_nats)))

@@ -140,6 +140,8 @@ class ExpressionParser(LiteralParser):
                 node = Op("fact", (node,))
             elif self._accept("_"):
                 node = Op("sub", (node, self._subscript()))
+            elif self._accept("%"):
+                node = Op("div", (node, Num(Fraction(100))))
             elif self._accept("degree"):
                 node = Op("mul", (node, Op("div", (Sym("pi"), Num(Fraction(180))))))
             else:

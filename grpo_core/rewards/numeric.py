@@ -71,7 +71,8 @@ def _apply(name: str, values: list[complex], ten: bool) -> complex:
 
 def _root(radicand: complex, degree: complex) -> complex:
     if radicand.imag == 0 and radicand.real < 0 and degree.real % 2 == 1:
-        return -((-radicand.real) ** (1 / degree.real))
+        real: float = (-radicand.real) ** (1 / degree.real)
+        return -real
     return complex(radicand) ** (1 / degree)
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from grpo_core.rewards.boxes import find_boxes
-from grpo_core.rewards.cues import BUT, CLAUSE_END, NEGATION, SENTENCE_END
+from grpo_core.rewards.cues import BUT, CLAUSE_END, LABEL, NEGATION, SENTENCE_END
 
 NUMBER: Final = re.compile(
     r"(?<![\w.])(?:[-+](?=[\d.$]))?(?:\\?\$|\u20ac|\u00a3)?\s?"
@@ -66,7 +66,19 @@ def value_of(phrase: str, *, textual: bool = False) -> str | None:
     return _math_value(phrase) or _leading_value(phrase)
 
 
+def without_label(text: str) -> str:
+    """Return a text without labels at its beginning: "The answer is 42" is 42."""
+    text = text.strip()
+    for _ in range(4):
+        label = LABEL.match(text)
+        if label is None or not text[label.end() :].strip() or NEGATION.search(label[0]):
+            return text
+        text = text[label.end() :].strip()
+    return text
+
+
 def _trimmed(phrase: str) -> str:
+    phrase = without_label(phrase)
     phrase = _DOUBT.sub("", phrase)
     lead = _LEAD.match(phrase)
     phrase = phrase[lead.end() :] if lead else phrase

@@ -113,11 +113,9 @@ def _recomputed(line: str) -> tuple[set[Fraction], Fraction] | None:
 def _tree(text: str) -> Node | None:
     try:
         tokens = merge_groups(tokenize(clean(text.replace("$", ""))), commas=True)
-        percent = [token for token in tokens if token.text != "%"]
-        node = parse_expression(percent)
+        return parse_expression(tokens)
     except UnreadableError:
         return None
-    return Op("div", (node, Num(Fraction(100)))) if len(percent) < len(tokens) == 2 else node
 
 
 def _rounds_to(value: Fraction, claimed: Fraction, text: str) -> bool:

@@ -23,7 +23,7 @@ from grpo_core.rewards.cues import (
     SENTENCE_END,
     SUPPOSED,
 )
-from grpo_core.rewards.phrases import phrase_at, value_of
+from grpo_core.rewards.phrases import phrase_at, value_of, without_label
 
 MAX_STATEMENTS: Final = 200
 _LABEL_WORDS: Final = ("answer", "ans", "result", "solution")
@@ -90,7 +90,7 @@ class _Scanner:
             found += self._labelled()
         if not lower.isascii() or any(hint in lower for hint in FOREIGN_HINTS):
             found += self._foreign()
-        found = _outermost(found)
+        found = _outermost([s for s in found if not self._is_inside_box(s.start)])
         if self._boxes:
             found += self._boxed(found)
         return sorted(found, key=lambda statement: statement.end)[-MAX_STATEMENTS:]
@@ -107,8 +107,14 @@ class _Scanner:
         value = value_of(f"not {phrase}" if negated else phrase, textual=textual)
         return Statement(start, end, rank, value) if value is not None else None
 
+    def _is_inside_box(self, position: int) -> bool:
+        index = bisect_left(self._box_starts, position) - 1
+        return index >= 0 and position < self._boxes[index].end
+
     def _content(self, box: Box) -> str | None:
-        return box.content.strip() if box.closed or self._accept_unterminated else None
+        if not box.closed and not self._accept_unterminated:
+            return None
+        return without_label(box.content)
 
     def _tagged(self) -> list[Statement]:
         found: list[Statement] = []

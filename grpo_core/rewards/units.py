@@ -155,8 +155,8 @@ def parse_unit(tokens: list[Token]) -> Unit | None:
         A unit of known dimension; `NOUN` for other words ("apples", "square units"), which
         carry no scale; None when the tokens are no unit at all.
     """
-    if tokens and tokens[0].text in ("%", "percent", "pct"):
-        return PERCENT
+    if tokens[0].text in ("%", "percent", "pct"):
+        return PERCENT if all(token.kind in ("word", "text") for token in tokens[1:]) else None
     unit, sign, pending, known, words = Unit((), Fraction(1)), 1, 1, True, 0
     at = 0
     while at < len(tokens):

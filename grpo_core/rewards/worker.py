@@ -64,8 +64,8 @@ def full_comparer() -> Comparer:
     return SymbolicComparison
 
 
-def _limit(memory_bytes: int) -> None:
-    """Bound this process: memory, no files written, no core dumps."""
+def limit_resources(memory_bytes: int) -> None:
+    """Bound this process: address space in bytes, no files written, no core dumps."""
     for kind, amount in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_FSIZE, 0),
@@ -105,7 +105,7 @@ def _run_worker(connection: socket.socket, memory_bytes: int, comparer: Comparer
     """Answer questions until the other side closes; out of memory ends the process."""
     status = 1
     try:
-        _limit(memory_bytes)
+        limit_resources(memory_bytes)
         buffer = bytearray()
         while (message := receive(connection, buffer)) is not None:
             connection.sendall(encode(answer(message, comparer)))

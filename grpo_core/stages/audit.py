@@ -59,7 +59,29 @@ def make_audit(context: MakeContext) -> Made:
 
 def audit_params(config: RunConfig) -> dict[str, Any]:
     """What the audits must know of the configuration."""
-    return {}
+    advantage = config.advantage
+    is_plain = (
+        advantage.baseline == "mean"
+        and advantage.std_scope == "group"
+        and advantage.ema_weight == 0
+        and advantage.tolerance_band == 0
+        and (advantage.winsorise_low, advantage.winsorise_high) == (0.0, 1.0)
+    )
+    return {
+        "group_size": config.train.group_size,
+        "samples_per_prompt": config.prefilter.samples_per_prompt,
+        "eval_samples_per_prompt": config.evaluate.samples_per_prompt,
+        "advantage_std": resolve_std(advantage, config.loss) if is_plain else None,
+        "advantage_eps": advantage.eps,
+        "advantage_clip": advantage.clip,
+        "advantage_tolerance": config.audit.advantage_tolerance,
+        "advantages_centred": is_plain,
+        "zero_variance_dropped": config.filter.zero_variance,
+        "hard_max": config.bands.hard_max,
+        "medium_max": config.bands.medium_max,
+        "truncated_share": config.bands.truncated_share,
+        "kl_enabled": needs_reference(config),
+    }
 
 
 def describe_failure(result: AuditResult) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.objective.presets import ResolvedLoss
-from grpo_core.policy.reference import Reference, score_unit
+from grpo_core.policy.reference import Logprobs, Reference, score_unit
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, sample_request
 from grpo_core.prompts.curriculum import GroupPlan
 from grpo_core.prompts.suffixes import SUFFIXES
@@ -21,7 +22,7 @@ from grpo_core.rewards.rows import Problem, grade_rows, verdict_columns
 from grpo_core.store.columns import logprob_columns
 from grpo_core.store.ref_cache import RefRow
 from grpo_core.store.schemas import ROLLOUTS
-from grpo_core.training.decide import BatchFacts, decision_columns
+from grpo_core.training.decide import BatchFacts, Scores, decision_columns
 from grpo_core.types import SampledCompletion, SamplingRequest
 
 SAMPLED, FROM_PREFILTER = "sampled", "prefilter"
@@ -98,30 +99,56 @@ class Collector:
         problems = [group.problem for group in groups for _ in group.plan.suffix_ids]
         if verdicts is None:
             verdicts = grade_rows(self.pool, completions["text"], problems)
-        rows = [
-            RefRow(tuple(prompt), tuple(completion), temperature)
-            for prompt, completion, temperature in zip(
-                completions["prompt_token_ids"],
-                completions["completion_token_ids"],
-                completions["temperature"],
-                strict=True,
-            )
-        ]
-        refs = self.reference.logprobs(rows) if self.reference is not None else None
-        is_start = facts.step == 1 and self.is_reference_at_start and refs is not None
-        old = refs if is_start else score_unit(self.runtime.model, rows, self.config)
         columns: Columns = {
             **completions,
             **verdict_columns(verdicts),
-            **logprob_columns("old", old or []),
-            "ref_row_key": [row.key for row in rows],
-            "ref_logprob_sum": [float(r.sum()) for r in refs] if refs else [None] * len(rows),
+            **self._identity(groups, facts),
         }
-        columns |= self._identity(groups, facts)
-        columns |= decision_columns(
-            self.config, self.loss, columns, verdicts, problems, old or [], refs, facts
-        )
+        needs_all = self.config.kl.place == "reward" or completions["origin"][0] != SAMPLED
+        if needs_all:
+            scores = self._score(columns, [True] * len(problems), facts)
+            columns |= decision_columns(
+                self.config, self.loss, columns, verdicts, problems, scores, facts
+            )
+        else:
+            columns |= decision_columns(
+                self.config, self.loss, columns, verdicts, problems, None, facts
+            )
+            is_live = [reason is None for reason in columns["drop_reason"]]
+            scores = self._score(columns, is_live, facts)
+        columns |= {
+            **logprob_columns("old", scores.old),
+            "ref_row_key": scores.keys,
+            "ref_logprob_sum": [
+                None if r is None else float(r.sum(dtype=np.float64)) for r in scores.refs
+            ],
+        }
         return pa.Table.from_pydict(columns, schema=ROLLOUTS.schema)
+
+    def _score(self, columns: Columns, wanted: Sequence[bool], facts: BatchFacts) -> Scores:
+        """Old and reference log-probs of the wanted rows, which form one work unit.
+
+        Rows of dropped groups carry no term, so they are not scored, unless rewards depend on
+        their divergence or the reference has scored them already (persisted samples).
+        """
+        rows = [
+            RefRow(tuple(prompt), tuple(completion), temperature)
+            for prompt, completion, temperature in zip(
+                columns["prompt_token_ids"],
+                columns["completion_token_ids"],
+                columns["temperature"],
+                strict=True,
+            )
+        ]
+        unit = [row for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted]
+        refs = self.reference.logprobs(unit) if self.reference is not None else None
+        is_start = facts.step == 1 and self.is_reference_at_start and refs is not None
+        old = refs if is_start else score_unit(self.runtime.model, unit, self.config)
+        return Scores(
+            keys=[row.key for row in rows],
+            old=_spread(old or [], wanted),
+            refs=_spread(refs, wanted) if refs is not None else [None] * len(rows),
+        )
 
     def _requests(self, group: PlannedGroup, step: int) -> list[tuple[SamplingRequest, list[int]]]:
         """One request for each suffix of the group, with the sample indices that it serves."""
@@ -186,6 +213,12 @@ def persisted_batch(samples: pa.Table, verdicts: pa.Table) -> tuple[Columns, lis
     columns: Columns = {name: samples.column(name).to_pylist() for name in keep}
     columns["origin"] = [FROM_PREFILTER] * samples.num_rows
     return columns, [_verdict(row) for row in verdicts.to_pylist()]
+
+
+def _spread(values: Sequence[Logprobs], wanted: Sequence[bool]) -> list[Logprobs | None]:
+    """Values of the wanted rows at their places, None elsewhere."""
+    remaining = iter(values)
+    return [next(remaining) if is_wanted else None for is_wanted in wanted]
 
 
 def _verdict(row: Mapping[str, Any]) -> Verdict:

@@ -24,7 +24,22 @@ from grpo_core.types import FinishReason
 TRUNCATED = "truncated"
 MASKED = "masked"
 
-Logprobs = Sequence[npt.NDArray[np.float32]]
+Logprobs = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Log-probs of a batch's rows, None for rows that are not scored.
+
+    Args:
+        keys: Row keys of the reference cache.
+        old: Trainer's weights at rollout time, [T] a row.
+        refs: Reference, [T] a row.
+    """
+
+    keys: list[str]
+    old: list[Logprobs | None]
+    refs: list[Logprobs | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +65,7 @@ def decision_columns(
     columns: Mapping[str, list[Any]],
     verdicts: Sequence[Verdict],
     problems: Sequence[Problem],
-    old: Logprobs,
-    refs: Logprobs | None,
+    scores: Scores | None,
     facts: BatchFacts,
 ) -> dict[str, list[Any]]:
     """Reward parts, reward, advantage, drop reason, update step and token weight of each row.
@@ -62,12 +76,11 @@ def decision_columns(
         columns: Completions of the batch, row-major.
         verdicts: One a row.
         problems: One a row.
-        old: Old log-probs, [T] a row.
-        refs: Reference log-probs, [T] a row, or None.
+        scores: Log-probs of every row, needed by a KL penalty in the reward.
         facts: Where in the run the batch stands.
     """
     shaped = _shape(config, columns, verdicts, problems)
-    kl_parts = _kl_penalties(config, columns, old, refs, facts.beta)
+    kl_parts = _kl_penalties(config, columns, scores, facts.beta)
     rewards = [
         None if part.total is None else part.total - penalty
         for part, penalty in zip(shaped, kl_parts, strict=True)
@@ -83,6 +96,7 @@ def decision_columns(
     )
     result: dict[str, list[Any]] = {
         "reward_graded": [part.graded for part in shaped],
+        "reward_base": [part.base for part in shaped],
         "reward_overlong": [part.overlong for part in shaped],
         "reward_repetition": [part.repetition for part in shaped],
         "reward_format": [part.format for part in shaped],
@@ -130,17 +144,20 @@ def _shape(
 def _kl_penalties(
     config: RunConfig,
     columns: Mapping[str, list[Any]],
-    old: Logprobs,
-    refs: Logprobs | None,
+    scores: Scores | None,
     beta: float,
 ) -> list[float]:
     """What each reward loses to divergence from the reference; 0 unless kl.place is reward."""
-    if config.kl.place != "reward" or refs is None:
+    if config.kl.place != "reward" or scores is None:
         return [0.0] * len(columns["text"])
     lengths = torch.tensor(columns["num_completion_tokens"])
     mask = length_mask(lengths, int(lengths.max()))
     penalty = kl_reward_penalty(
-        pad(old, torch.float32), pad(refs, torch.float32), mask, kind=config.kl.kind, beta=beta
+        pad(scores.old, torch.float32),
+        pad(scores.refs, torch.float32),
+        mask,
+        kind=config.kl.kind,
+        beta=beta,
     )
     return [float(value) for value in penalty]
 

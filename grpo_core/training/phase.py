@@ -236,7 +236,9 @@ class PhaseTrainer:
 
     def _train_rows(self, rollouts: pa.Table) -> list[TrainRow]:
         rows = rollouts.to_pylist()
-        refs = self._reference_logprobs(rows)
+        scored = [n for n, row in enumerate(rows) if row["old_logprobs"] is not None]
+        refs = self._reference_logprobs([rows[n] for n in scored])
+        ref_of = dict(zip(scored, refs, strict=True)) if refs is not None else {}
         return [
             TrainRow(
                 prompt_token_ids=tuple(row["prompt_token_ids"]),
@@ -246,9 +248,9 @@ class PhaseTrainer:
                 is_live=row["drop_reason"] is None,
                 group=row["group"],
                 advantage=row["advantage"],
-                old_logprobs=np.asarray(row["old_logprobs"], np.float32),
+                old_logprobs=np.asarray(row["old_logprobs"] or [], np.float32),
                 sampling_logprobs=np.asarray(row["sampling_logprobs"], np.float32),
-                ref_logprobs=refs[n] if refs is not None else None,
+                ref_logprobs=ref_of.get(n),
                 pieces=self._pieces(row["completion_token_ids"])
                 if needs_pieces(self.config)
                 else None,

@@ -1,5 +1,6 @@
 """From verdicts to shaped rewards; every part is stored beside the verdict."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,10 +19,11 @@ from grpo_core.rewards.shaping import (
 
 @dataclass(frozen=True, slots=True)
 class ShapedReward:
-    """One rollout's reward in parts; each part is already weighted.
+    """One rollout's reward in parts; each part is already weighted, and they add up to the total.
 
     Args:
         graded: Verdict with process credit, None when it is off or the verdict is null.
+        base: Verdict or graded reward on the configured scale; None for a null verdict.
         overlong: Soft overlong penalty, <= 0.
         repetition: Repetition penalty, <= 0.
         format: Format credit, >= 0, only with a parsed answer.
@@ -31,6 +33,7 @@ class ShapedReward:
     """
 
     graded: float | None
+    base: float | None
     overlong: float
     repetition: float
     format: float
@@ -84,10 +87,21 @@ def shape_reward(
         scale=reward.scale,
         hedged_value=reward.hedged_value,
     )
+    total = shaped_reward(base, values, weights, scale=reward.scale)
     parts = {name: weights[name] * values[name] if weights[name] else 0.0 for name in weights}
-    return ShapedReward(
-        graded=graded, total=shaped_reward(base, values, weights, scale=reward.scale), **parts
-    )
+    if base is not None and total is not None:
+        _fit_rule_parts(parts, total - base)
+    return ShapedReward(graded=graded, base=base, total=total, **parts)
+
+
+def _fit_rule_parts(parts: dict[str, float], change: float) -> None:
+    """Scale the rule parts so that all parts add up to `change`, which caps the rule parts."""
+    rules = [name for name in parts if name != "overlong"]
+    together = sum(parts[name] for name in rules)
+    allowed = change - parts["overlong"]
+    if together and not math.isclose(together, allowed, abs_tol=1e-12):
+        for name in rules:
+            parts[name] *= allowed / together
 
 
 def _part_values(

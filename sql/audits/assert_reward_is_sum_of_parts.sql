@@ -12,7 +12,7 @@
 --     group_index: group
 --     sample_index: rollout
 --     reward: as stored
---     expected: verdict or graded reward plus the parts
+--     expected: base reward plus the parts
 with
 
 summed as (
@@ -23,7 +23,7 @@ summed as (
         "group" as group_index,
         sample_index,
         reward,
-        coalesce(reward_graded, reward_raw)
+        reward_base
         + reward_overlong
         + reward_repetition
         + reward_format

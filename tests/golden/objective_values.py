@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from grpo_core.errors import DataContractError
 from grpo_core.objective.config import AdvantageConfig, KlConfig, LossConfig, MaskConfig
 from grpo_core.objective.presets import resolve_loss
 
@@ -450,6 +451,14 @@ def correction_multiplies_the_policy_term(o: SimpleNamespace) -> None:
 
 
 @golden
+def corrected_away_tokens_are_counted(o: SimpleNamespace) -> None:
+    config = LossConfig(sampler_correction="token_masked")
+    sampling = f64([[-1.1, -2.0, -1.0, -0.9]])
+    metrics = loss_of(o, config, [[0.0] * 4], [1.0], sampling_logprobs=sampling)[2]
+    close(metrics["corrected_away_token_fraction"], 0.25)
+
+
+@golden
 def sampler_nulls_count_as_one(o: SimpleNamespace) -> None:
     config = LossConfig(method="dapo", sampler_correction="geometric_mask")
     sampling = f64([[-1.0, NAN, float("-inf")]])
@@ -638,6 +647,12 @@ def masks_by_length(o: SimpleNamespace) -> None:
     assert mask(lengths, 3).int().tolist() == [[1, 1, 0], [0, 0, 0], [1, 1, 1]]
     left = mask(lengths, 3, side="left")
     assert left.int().tolist() == [[0, 1, 1], [0, 0, 0], [1, 1, 1]]
+    for bad in ([-1, 2], [1, 4]):
+        try:
+            mask(torch.tensor(bad), 3)
+        except DataContractError:
+            continue
+        raise AssertionError(bad)
     ids = torch.tensor([[5, 6, 2, 2, 2], [5, 3, 7, 2, 0], [5, 6, 7, 8, 9]])
     ends = o.masks.until_eos_mask(ids, [2, 3])
     assert ends.int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
@@ -807,7 +822,7 @@ def metrics_of_tails(o: SimpleNamespace) -> None:
         torch.zeros((1, 4)),
         torch.tensor([1.0]),
         mask,
-        ref_logprobs=torch.tensor([[0.0, 40.0, -40.0, 0.0]]),
+        ref_logprobs=torch.tensor([[31.0, 40.0, -40.0, 0.0]]),
     )
     output = o.losses.policy_loss(batch, LossConfig(method="dapo"))
     metrics = o.metrics.finalize_metrics(output.metrics, batch.totals)

@@ -76,7 +76,10 @@ def test_advantages_a_token_differ_from_their_mean():
     whole = next(arrangements(step.mask.shape[0]))
     _, own = run_arrangement(step, whole, preset("dapo"))
     flat = type(step)(
-        **{**step.__dict__, "advantages": step.advantages.nanmean(dim=1, keepdim=True) + 0 * step.advantages}
+        **{
+            **step.__dict__,
+            "advantages": step.advantages.nanmean(dim=1, keepdim=True) + 0 * step.advantages,
+        }
     )
     _, mean = run_arrangement(flat, whole, preset("dapo"))
     assert not torch.allclose(own, mean)

@@ -134,7 +134,7 @@ MARKERS: Final = [
         ("A resposta é 72.", "72", CORRECT),
         ("Ответ: 72", "72", CORRECT),
         ("一共有72个。答案是72。", "72", CORRECT),
-        ("答案：72", "72", CORRECT),
+        ("\u7b54\u6848\uff1a72", "72", CORRECT),
         ("最终答案是 72。", "72", CORRECT),
         ("答えは72です。", "72", CORRECT),
         ("الجواب هو ٧٢", "72", CORRECT),

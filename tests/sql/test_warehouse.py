@@ -1,0 +1,335 @@
+"""The lake as SQL: views over complete artefacts, read-only queries, reports, the lake database."""
+
+import copy
+import dataclasses
+import math
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lake_fixture import LakeFixture, make_lake, write_parts
+
+from grpo_core.errors import DataContractError
+from grpo_core.store.catalog import Catalog
+from grpo_core.store.schemas import TABLES
+from grpo_core.store.warehouse import Warehouse, audit_run, restrict_to_run, write_lake_database
+
+EMPTY = Catalog((), (), (), {})
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> LakeFixture:
+    fixture = make_lake()
+    fixture.write(tmp_path_factory.mktemp("lake"))
+    return fixture
+
+
+@pytest.fixture(scope="module")
+def catalog(lake: LakeFixture, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    return lake.write(tmp_path_factory.mktemp("again"), like=lake)
+
+
+def test_empty_lake_has_typed_views() -> None:
+    with Warehouse(EMPTY) as warehouse:
+        assert warehouse.query("select count(*) as n from rollouts").dicts() == [{"n": 0}]
+        assert warehouse.query("select * from pass_at_k").dicts() == []
+        kinds = warehouse.query("select sampling_logprobs, step from rollouts").schema.types
+    assert kinds == [pa.list_(pa.float32()), pa.int64()]
+
+
+def test_rows_come_back_as_written(lake: LakeFixture, catalog: Catalog) -> None:
+    sql = "select prompt_id, sample_index, sampling_logprobs from samples order by all"
+    with Warehouse(catalog) as warehouse:
+        rows = list(warehouse.query(sql).rows())
+    expected = sorted(
+        (row["prompt_id"], row["sample_index"], row["sampling_logprobs"])
+        for row in lake.rows("samples", "samples")
+    )
+    assert rows == expected
+
+
+def test_older_part_without_a_column_reads_as_null(catalog: Catalog, tmp_path: Path) -> None:
+    entry = next(entry for entry in catalog.entries if "steps" in entry.tables)
+    table = pq.read_table(entry.tables["steps"][0]).drop_columns(["ref_cache_hit_rate"])
+    pq.write_table(
+        table.append_column("extra", pa.array(range(len(table)))), tmp_path / "old.parquet"
+    )
+    old = dataclasses.replace(entry, tables={"steps": (tmp_path / "old.parquet",)})
+    with Warehouse(Catalog((old,), (), (), {})) as warehouse:
+        rows = warehouse.query("select ref_cache_hit_rate, loss from steps").dicts()
+    assert {row["ref_cache_hit_rate"] for row in rows} == {None}
+    assert all(math.isfinite(row["loss"]) for row in rows)
+
+
+def test_paths_with_quotes_spaces_and_globs(lake: LakeFixture, tmp_path: Path) -> None:
+    directory = tmp_path / "o'ne [two] *three* ?"
+    catalog = copy.deepcopy(lake).write(directory)
+    with Warehouse(catalog) as warehouse:
+        rows = warehouse.query("select count(*) as n from samples").dicts()
+    assert rows == [{"n": len(lake.rows("samples", "samples"))}]
+    write_lake_database(catalog, tmp_path / "lake.duckdb")
+    assert count_in_database(tmp_path / "lake.duckdb") == rows[0]["n"]
+
+
+def test_latest_attempt_of_a_run_counts(catalog: Catalog) -> None:
+    nodes = [node for node in catalog.run_artifacts if node.stage != "train"]
+    later = [dataclasses.replace(node, attempt=2) for node in nodes]
+    both = dataclasses.replace(catalog, run_artifacts=(*catalog.run_artifacts, *later))
+    with Warehouse(both) as warehouse:
+        assert warehouse.query("select * from run_steps").dicts() == []
+        assert warehouse.query("select distinct attempt from run_nodes").dicts() == [{"attempt": 2}]
+        assert warehouse.query("from steps").dicts() != []
+
+
+def test_runs_share_artifacts_without_mixing(catalog: Catalog) -> None:
+    other = [dataclasses.replace(node, run="other") for node in catalog.run_artifacts]
+    both = dataclasses.replace(catalog, run_artifacts=(*catalog.run_artifacts, *other))
+    with Warehouse(both) as warehouse:
+        rows = warehouse.query("select run, count(*) as n from run_rollouts group by run").dicts()
+        one = warehouse.query("select count(*) as n from rollouts").dicts()[0]["n"]
+        used = warehouse.run_report("lineage", {"run": "tiny"}).dicts()
+    assert {row["run"]: row["n"] for row in rows} == {"tiny": one, "other": one}
+    assert {row["also_used_by"] for row in used} == {"other"}
+
+
+def test_restrict_to_run_keeps_what_its_latest_attempt_uses(catalog: Catalog) -> None:
+    stray = dataclasses.replace(catalog.entries[0], key="f" * 64)
+    wide = dataclasses.replace(catalog, entries=(*catalog.entries, stray))
+    assert restrict_to_run(wide, "tiny").entries == catalog.entries
+    with pytest.raises(DataContractError, match="no run is named 'nope'"):
+        audit_run(catalog, "nope")
+
+
+def test_live_views_read_units_in_progress(lake: LakeFixture, tmp_path: Path) -> None:
+    rows = lake.rows("train/1", "steps")
+    files = tuple(write_parts(tmp_path / "units", "steps", rows))
+    live = {"steps": (*files, tmp_path / "gone.parquet")}
+    with Warehouse(Catalog((), (), (), live)) as warehouse:
+        assert warehouse.query("select count(*) as n from live_steps").dicts() == [{"n": len(rows)}]
+        assert warehouse.query("select * from live_rollouts").dicts() == []
+        assert warehouse.query("select * from steps").dicts() == []
+
+
+def test_damaged_artifacts_are_listed(lake: LakeFixture, tmp_path: Path) -> None:
+    from grpo_core.store.catalog import DamagedEntry
+
+    entry = DamagedEntry("train", "k" * 64, "artifacts/train/k", "part-00000.parquet is missing")
+    with Warehouse(Catalog((), (entry,), (), {})) as warehouse:
+        assert warehouse.query("select * from damaged").dicts() == [dataclasses.asdict(entry)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "copy (select 1) to '{path}'",
+        "with x as (copy (select 1) to '{path}' (use_tmp_file false)) select * from x",
+        "select * from (with x as (copy (select 1) to '{path}') select * from x)",
+        "select * from enable_logging(storage = 'file', storage_config = {{'path': '{path}'}})",
+        "attach '{path}'",
+        "export database '{path}'",
+        "create table t as select 1",
+        "insert into run_artifacts select * from run_artifacts",
+        "with x as (delete from run_artifacts returning *) select * from x",
+        "drop view samples",
+        "set threads = 1",
+        "pragma threads = 1",
+        "install httpfs",
+        "load httpfs",
+        "call pragma_version()",
+        "explain analyze select 1",
+        "select 1; copy (select 1) to '{path}'",
+        "",
+    ],
+)
+def test_only_one_select_runs(sql: str, catalog: Catalog, tmp_path: Path) -> None:
+    with Warehouse(catalog) as warehouse:
+        before = warehouse.query("select count(*) as n from run_artifacts").dicts()
+        with pytest.raises(DataContractError):
+            warehouse.query(sql.format(path=tmp_path / "written")).dicts()
+        assert warehouse.query("select count(*) as n from run_artifacts").dicts() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_artifacts_can_not_be_overwritten(catalog: Catalog) -> None:
+    path = catalog.entries[0].tables["prompts"][0]
+    before = path.read_bytes()
+    with Warehouse(catalog) as warehouse, pytest.raises(DataContractError, match="read-only"):
+        warehouse.query(
+            f"with x as (copy (select 1) to '{path}' (use_tmp_file false, format parquet)) from x"
+        )
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from read_text('/etc/hostname')",
+        "select * from read_csv('https://example.org/x.csv')",
+        "select * from glob('/*')",
+    ],
+)
+def test_other_files_and_the_network_are_out_of_reach(sql: str, catalog: Catalog) -> None:
+    with Warehouse(catalog) as warehouse, pytest.raises(DataContractError, match="disabled"):
+        warehouse.query(sql)
+
+
+def test_python_variables_are_out_of_reach(catalog: Catalog) -> None:
+    secret = pa.table({"a": [1]})
+    assert secret.num_rows
+    with Warehouse(catalog) as warehouse, pytest.raises(DataContractError, match="not exist"):
+        warehouse.query("select * from secret")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("selec 1", "syntax error"),
+        ("select prompt from samples", "prompt_id"),
+        ("select * from sampels", "samples"),
+        ("select 1 / 'a'", "Could not convert"),
+    ],
+)
+def test_errors_are_duckdbs_own(sql: str, message: str, catalog: Catalog) -> None:
+    with Warehouse(catalog) as warehouse, pytest.raises(DataContractError, match=message):
+        warehouse.query(sql).dicts()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "show tables",
+        "describe pass_at_k",
+        "summarize steps",
+        "from samples limit 1",
+        "SELECT count(*) FROM Samples",
+        "select count(*) from query('select * from samples')",
+        "select count(*) from query_table('samples')",
+        "select table_name from information_schema.tables",
+        "values (1)",
+    ],
+)
+def test_every_kind_of_select_runs(sql: str, catalog: Catalog) -> None:
+    with Warehouse(catalog) as warehouse:
+        assert warehouse.query(sql).dicts()[0] not in ({"count_star()": 0}, {})
+
+
+def test_two_results_can_be_read_at_once(catalog: Catalog) -> None:
+    with Warehouse(catalog) as warehouse:
+        first = warehouse.query("select * from samples").rows()
+        second = warehouse.query("select * from steps").rows()
+        assert next(first)
+        assert next(second)
+        assert next(first)
+
+
+def test_results_stream(catalog: Catalog) -> None:
+    with Warehouse(catalog) as warehouse:
+        batches = warehouse.query("select range as n from range(100_000)").batches()
+        assert next(batches).num_rows < 10_000
+
+
+def test_reports_check_their_parameters(catalog: Catalog) -> None:
+    with Warehouse(catalog) as warehouse:
+        with pytest.raises(DataContractError, match="no report 'nope'"):
+            warehouse.run_report("nope")
+        with pytest.raises(DataContractError, match="no parameter runn"):
+            warehouse.run_report("phases", {"runn": "tiny"})
+        with pytest.raises(DataContractError, match="needs prompt_id"):
+            warehouse.run_report("samples_of_prompt")
+        with pytest.raises(DataContractError, match="no audit has a parameter group"):
+            warehouse.run_audits({"group": 4})
+
+
+def test_broken_audit_names_itself(catalog: Catalog) -> None:
+    with (
+        Warehouse(catalog) as warehouse,
+        pytest.raises(DataContractError, match=r"assert_group_sizes: .*Could not convert"),
+    ):
+        warehouse.run_audits({"group_size": "many"})
+
+
+def test_listing_has_grains_columns_and_parameters() -> None:
+    with Warehouse(EMPTY) as warehouse:
+        objects = {item.name: item for item in warehouse.list_objects()}
+    assert set(TABLES) | {"run_artifacts", "damaged", "live_steps", "pass_at_k"} <= set(objects)
+    assert all(item.grain for item in objects.values())
+    k = next(column for column in objects["pass_at_k"].columns if column[0] == "k")
+    assert k == ("k", "BIGINT", "draws")
+    assert objects["samples_of_prompt"].params[0][:2] == ("prompt_id", "varchar")
+
+
+def test_lake_database_opens_in_duckdb_1(catalog: Catalog, tmp_path: Path) -> None:
+    path = tmp_path / "lake.duckdb"
+    write_lake_database(catalog, path)
+    storage_version = struct.unpack_from("<Q", path.read_bytes(), 12)[0]
+    assert storage_version == 64  # what DuckDB 0.10 to 1.1 write
+    assert [item.name for item in tmp_path.iterdir()] == ["lake.duckdb"]
+
+
+def test_lake_database_answers_like_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
+    write_lake_database(catalog, tmp_path / "lake.duckdb")
+    sql = "select * from pass_at_k where run = 'tiny' order by phase, k"
+    with Warehouse(catalog) as warehouse:
+        expected = list(warehouse.query(sql).rows())
+    with duckdb.connect(tmp_path / "lake.duckdb", read_only=True) as client:
+        assert client.execute(sql).fetchall() == expected
+        views = client.execute("select view_name from duckdb_views() where not internal").fetchall()
+        for (view,) in views:
+            client.execute(f"select count(*) from {view}").fetchall()
+
+
+def test_lake_database_is_replaced_under_an_open_client(catalog: Catalog, tmp_path: Path) -> None:
+    path = tmp_path / "lake.duckdb"
+    write_lake_database(catalog, path)
+    with duckdb.connect(path, read_only=True) as client:
+        write_lake_database(EMPTY, path)
+        assert client.execute("select count(*) from samples").fetchall()[0][0] > 0
+    assert count_in_database(path) == 0
+
+
+def test_lake_database_is_replaced_beside_a_writer_in_another_process(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    path = tmp_path / "lake.duckdb"
+    write_lake_database(EMPTY, path)
+    code = (
+        "import duckdb, sys, os; c = duckdb.connect(sys.argv[1]);"
+        "c.execute('create table mine as select 1'); print('open', flush=True);"
+        "sys.stdin.readline(); os._exit(1)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdin is not None
+        assert client.stdout.readline() == "open\n"
+        assert path.with_name("lake.duckdb.wal").exists()
+        write_lake_database(catalog, path)
+        client.stdin.write("\n")
+        client.stdin.close()
+    assert count_in_database(path) > 0
+
+
+def count_in_database(path: Path) -> int:
+    with duckdb.connect(path, read_only=True) as client:
+        return int(client.execute("select count(*) from samples").fetchall()[0][0])
+
+
+def test_sql_needs_neither_torch_nor_prefect() -> None:
+    code = (
+        "import sys, grpo_core.store.warehouse;"
+        "print([m for m in ('torch', 'prefect', 'pandas', 'polars') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.strip() == "[]"
