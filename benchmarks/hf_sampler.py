@@ -21,7 +21,7 @@ import torch
 from grpo_core.config.data import PromptConfig
 from grpo_core.models.load import context_tokens, eos_token_ids, load_policy, load_tokenizer
 from grpo_core.models.render import PromptRenderer
-from grpo_core.sampling import HfSampler
+from grpo_core.sampling.hf import HfSampler
 from grpo_core.types import SamplingRequest
 
 Prompt = tuple[int, ...]
@@ -110,16 +110,19 @@ def main() -> None:
         context_tokens=context_tokens(model.config),
         batch_rows=arguments.rows,
     )
+    seeds = iter(range(len(prompts) * arguments.samples))
     requests = [
-        SamplingRequest(p, tuple(range(i * 1000, i * 1000 + arguments.samples)), 1.0, arguments.budget)
-        for i, p in enumerate(prompts)
+        SamplingRequest(
+            prompt, tuple(next(seeds) for _ in range(arguments.samples)), 1.0, arguments.budget
+        )
+        for prompt in prompts
     ]
     works = {
         "sampler": lambda: sum(len(c.token_ids) for row in sampler.sample(requests) for c in row),
         "generate": lambda: plain_generate(model, prompts, sorted(eos), arguments),
     }
     runs: dict[str, list[tuple[float, float, int]]] = {name: [] for name in works}
-    for name, work in works.items():
+    for work in works.values():
         timed(work)
     for _ in range(arguments.runs):
         for name, work in works.items():

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from grpo_core.config import RunConfig, load_config
-from grpo_core.evaluation.paired import PairedDifference, paired_difference
+from grpo_core.evaluation import PairedDifference, paired_difference
 from grpo_core.planning.graph import BASE
 from grpo_core.stages import RunSession, lake_root, run_stage
 from grpo_core.stages.evaluate import verdict_counts

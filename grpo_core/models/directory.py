@@ -92,11 +92,14 @@ def check_directory(directory: Path) -> None:
         ArtifactError: Shards are missing.
     """
     if not (directory / CONFIG).is_file():
-        adapter = (directory / "adapter_config.json").is_file()
+        if (directory / "adapter_config.json").is_file():
+            raise ConfigError(
+                f"model {directory}: a LoRA adapter alone, without {CONFIG}",
+                "merge the adapter into its base first",
+            )
         raise ConfigError(
-            f"model {directory}: no {CONFIG}" + (" (it is a LoRA adapter)" if adapter else ""),
-            "merge the adapter into its base first" if adapter else "point model.path at the "
-            "directory that save_pretrained wrote",
+            f"model {directory}: no {CONFIG}",
+            "point model.path at the directory that save_pretrained wrote",
         )
     weight_files(directory)
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):

@@ -14,7 +14,7 @@ from grpo_core.models.modes import inference
 from grpo_core.objective.logprobs import HeadSpec
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,13 +54,21 @@ class LanguageHead:
         return HeadSpec(scale=self.scale, softcap=self.softcap, bias=bias)
 
 
-def check_head(model: nn.Module) -> LanguageHead | None:
-    """Return the model's head, proven against the model's own logits, or None.
+@dataclass(frozen=True, slots=True)
+class FullLogits:
+    """A head that `HeadSpec` does not describe: log-probs come from the model's own logits."""
 
-    The backbone's output is replaced by probes and the logits that the model makes of them are
-    compared with what the chunked path would compute. None means that the head does something
-    else; log-probs then take the plain logits, which is slower and larger but right, and a warning
-    says so once per call.
+
+Head = LanguageHead | FullLogits
+
+
+def check_head(model: "PreTrainedModel") -> Head:
+    """Return how log-probs of this model are computed, proven against its own logits.
+
+    The backbone's output is replaced by probes, and the logits that the model makes of them are
+    compared with what the chunked path would compute. When they differ the head does something
+    else: then log-probs take the full logits, which needs more memory but is right, and a warning
+    says so.
     """
     head = _describe(model)
     if head is not None and all(_matches(model, head, scale) for scale in _PROBE_SCALES):
@@ -70,10 +78,10 @@ def check_head(model: nn.Module) -> LanguageHead | None:
         "log-probs are computed from full logits (more memory, same values)",
         type(model).__name__,
     )
-    return None
+    return FullLogits()
 
 
-def _describe(model: nn.Module) -> LanguageHead | None:
+def _describe(model: "PreTrainedModel") -> LanguageHead | None:
     """What the config says about the head, not yet proven."""
     backbone = getattr(model, "base_model", None)
     projection = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
@@ -95,7 +103,7 @@ def _softcap(config: "PretrainedConfig") -> float | None:
     return None if value is None else float(value)
 
 
-def _matches(model: nn.Module, head: LanguageHead, scale: float) -> bool:
+def _matches(model: "PreTrainedModel", head: LanguageHead, scale: float) -> bool:
     """Does the model turn a probe into the logits that `head` describes?"""
     weight = head.weight
     generator = torch.Generator().manual_seed(0)
@@ -103,7 +111,8 @@ def _matches(model: nn.Module, head: LanguageHead, scale: float) -> bool:
     probe = probe.to(device=weight.device, dtype=weight.dtype)
 
     def replace_hidden(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-        output.last_hidden_state = probe
+        if hasattr(output, "last_hidden_state"):
+            output.last_hidden_state = probe
         return output
 
     hook = head.backbone.register_forward_hook(replace_hidden)

@@ -84,7 +84,7 @@ def load_policy(
             "weights and config.json come from different models; save both with save_pretrained",
         ) from error
     _check_report(directory, report)
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
 def load_config(directory: Path, *, trust_remote_code: bool = False) -> "PretrainedConfig":
@@ -119,10 +119,10 @@ def load_tokenizer(
     directory = resolve_directory(path)
     check_directory(directory)
     try:
-        return AutoTokenizer.from_pretrained(  # type: ignore[no-any-return]
+        return AutoTokenizer.from_pretrained(
             directory, trust_remote_code=trust_remote_code, local_files_only=True
         )
-    except Exception as error:  # noqa: BLE001 - the tokenizers library raises bare Exception
+    except Exception as error:  # the tokenizers library raises bare Exception
         raise ConfigError(
             f"model {directory}: its tokenizer cannot be read: {error}", _REMOTE_HINT
         ) from error
@@ -144,7 +144,7 @@ def eos_token_ids(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> fro
             settings = json.loads((directory / name).read_text(encoding="utf-8"))
             for section in (settings, settings.get("text_config") or {}):
                 value = section.get("eos_token_id")
-                found.update(value if isinstance(value, list) else () if value is None else (value,))
+                found.update(value if isinstance(value, list) else {value} - {None})
     if not found:
         raise ConfigError(
             f"model {directory}: no end-of-sequence id in generation_config.json, {CONFIG} or the "

@@ -32,7 +32,7 @@ class PromptRenderer:
         if config.template == CHAT and not tokenizer.chat_template:
             raise ConfigError(
                 "prompt.template is `chat`, but the tokenizer has no chat template",
-                'for a base model write the prompt as a Jinja text, for example prompt.template = '
+                "for a base model write the prompt as a Jinja text, for example prompt.template = "
                 '"{{ problem }}\\n{{ instruction }}\\n"',
             )
         self._tokenizer = tokenizer
@@ -93,13 +93,13 @@ class PromptRenderer:
             bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
         )
         ids = tuple(tokenizer(text, add_special_tokens=not writes_own)["input_ids"])
-        if not writes_own and ids and ids[-1] == tokenizer.eos_token_id:
-            if not text.endswith(str(tokenizer.eos_token)):
-                raise ConfigError(
-                    "the tokenizer ends every text with its end-of-sequence id, so a prompt would "
-                    "be over before the completion starts",
-                    "set add_eos_token to false in tokenizer_config.json",
-                )
+        adds_end = not writes_own and ids[-1:] == (tokenizer.eos_token_id,)
+        if adds_end and not text.endswith(str(tokenizer.eos_token)):
+            raise ConfigError(
+                "the tokenizer ends every text with its end-of-sequence id, so a prompt would be "
+                "over before the completion starts",
+                "set add_eos_token to false in tokenizer_config.json",
+            )
         return ids
 
     def _unknown_word(self, text: str) -> str:

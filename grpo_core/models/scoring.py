@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from grpo_core.errors import DataContractError
-from grpo_core.models.head import LanguageHead, check_head
+from grpo_core.models.head import FullLogits, Head, check_head
 from grpo_core.models.modes import inference
 from grpo_core.objective.logprobs import TokenLogprobs, token_logprobs
 
@@ -79,7 +79,7 @@ def completion_logprobs(
     model: nn.Module,
     batch: TokenBatch,
     *,
-    head: LanguageHead | None,
+    head: Head,
     chunk_tokens: int = 1024,
 ) -> TokenLogprobs:
     """Return log-probs (with gradient) and both entropies of every completion token.
@@ -90,7 +90,7 @@ def completion_logprobs(
     Args:
         model: The policy, in the caller's train/eval mode.
         batch: N rows.
-        head: From `check_head(model)`; None takes the plain logits.
+        head: From `check_head(model)`, once per model.
         chunk_tokens: Completion tokens whose logits are alive at once.
 
     Returns:
@@ -101,7 +101,7 @@ def completion_logprobs(
     position = batch.prompt_lengths[row] - 1 + step
     token_ids = batch.completion_ids[row, step]
     temperatures = batch.temperatures[row]
-    if head is None:
+    if isinstance(head, FullLogits):
         logits = model(batch.input_ids, use_cache=False).logits[row, position]
         flat = _from_logits(logits, token_ids, temperatures)
     else:
@@ -125,7 +125,7 @@ def score(
     temperatures: Sequence[float],
     *,
     rows_per_batch: int,
-    head: LanguageHead | None = None,
+    head: Head | None = None,
     chunk_tokens: int = 1024,
 ) -> list[npt.NDArray[np.float32]]:
     """Return the log-probs of every completion token, without gradient.
@@ -138,7 +138,7 @@ def score(
         rows: Pairs (prompt ids, completion ids).
         temperatures: Sampling temperature of each row.
         rows_per_batch: Rows in one forward pass.
-        head: From `check_head(model)`; unset: checked here, once per call.
+        head: From `check_head(model)`; unset: checked here, in every call.
         chunk_tokens: Completion tokens whose logits are alive at once.
 
     Returns:
@@ -179,4 +179,5 @@ def _from_logits(logits: Tensor, token_ids: Tensor, temperatures: Tensor) -> Tok
 
 def _entropy(logprobs: Tensor) -> Tensor:
     """Entropy [M] in nats; impossible tokens (-inf) count 0."""
-    return torch.special.entr(logprobs.exp()).sum(-1)
+    entropy: Tensor = torch.special.entr(logprobs.exp()).sum(-1)
+    return entropy

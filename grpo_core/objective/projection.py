@@ -169,11 +169,11 @@ def backward_head(
         incoming: Gradient of each log-prob, [M].
         plan: Sizes and dtype.
     """
-    to_weight = torch.zeros_like(head.weight)
-    to_bias = torch.zeros_like(head.bias) if head.bias is not None else None
     count, vocabulary = hidden.shape[0], head.weight.shape[0]
+    to_bias = torch.zeros_like(head.bias) if head.bias is not None else None
     if count == 0:
-        return to_weight, to_bias
+        return torch.zeros_like(head.weight), to_bias
+    to_weight = torch.empty_like(head.weight)
     scaled = hidden.to(plan.dtype) * head.scale
     factor = inverse.unsqueeze(1)
     pull = (-incoming.to(plan.dtype) * inverse).unsqueeze(1)
@@ -190,7 +190,7 @@ def backward_head(
         block[hit, ids[hit] - start] -= 1.0
         if isinstance(slope, Tensor):
             block.mul_(slope)
-        to_weight[start:stop] = block.t() @ pulled
+        _product(block.t(), pulled, out=to_weight[start:stop])
         if to_bias is not None:
             to_bias[start:stop] = (block.t() @ pull).squeeze(1)
     return to_weight, to_bias
@@ -234,6 +234,14 @@ def _sum_exponentials(
         if keep:
             torch.mul(weight, slope, out=block)
     return plain, sampled
+
+
+def _product(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """Writes left @ right to `out`, through a temporary only where the dtype differs."""
+    if out.dtype == left.dtype:
+        torch.mm(left, right, out=out)
+    else:
+        out.copy_(left @ right)
 
 
 def _times_weight(values: Tensor, head: Head, plan: ProjectionPlan, out: Tensor) -> None:

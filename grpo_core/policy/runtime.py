@@ -41,6 +41,9 @@ class PolicyRuntime:
 
 def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
     """Load a policy from a Hugging Face directory for sampling, scoring and training."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # it would write into the live view
     device = pick_device(config)
     set_threads(config)
     model = load_policy(

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 GROUP_SPACE: Final = "\u00a0"
-_MINUS: Final = "\u2010\u2011\u2012\u2013\u2212\ufe58\ufe63\uff0d"
+_MINUS: Final = "\u02d7\u2043\u2796\u2010\u2011\u2012\u2013\u2212\ufe58\ufe63\uff0d"
 _GROUPING: Final = "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f"
 _INVISIBLE: Final = (
     "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"

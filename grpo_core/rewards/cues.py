@@ -3,13 +3,14 @@
 import re
 from typing import Final
 
-_ANSWER: Final = r"(?:answer|ans|result|solution)"
+_ANSWER: Final = r"(?:answer|ans|result|solution|option|choice)"
 LABEL: Final = re.compile(
     r"(?<![\"'\w\\])(?P<final>(?:the\s+|my\s+|our\s+|your\s+)?(?:final|correct|right|ultimate)\s+)?"
     rf"(?P<word>{_ANSWER})s?(?![\"'\w])"
     r"(?P<gap>(?:\s+(?:to|for|of)\s[^\n.:=?!]{0,80}?|[^\n.:=?!\d$\\{}]{0,80}?))"
-    r"(?P<link>\*{0,2}\s*(?::|=|\s-\s|\u2014)\s*\*{0,2}"
-    r"|\b(?:is|are|was|be|equals|becomes)\b(?:\s+equal\s+to|\s+given\s+by)?\s*:?\s*\*{0,2}"
+    r"(?P<link>\*{0,2}\s*(?::|=|\s-\s|\u2014)\s*\}?\s*\*{0,2}"
+    r"|\b(?:isn't|wasn't|can't\s+be|cannot\s+be|couldn't\s+be|is|are|was|be|equals|becomes)\b"
+    r"(?:\s+equal\s+to|\s+given\s+by)?\s*:?\s*\*{0,2}"
     r"|\*{0,2}\s*\n)",
     re.IGNORECASE,
 )
@@ -38,8 +39,20 @@ NEGATION: Final = re.compile(
 SUPPOSED: Final = re.compile(
     r"\b(?:if|suppose|supposing|assume|assuming|whether|unless|say|wrong|incorrect|false|doubt"
     r"|don't\s+think|do\s+not\s+think|don't\s+believe|not\s+(?:think|believe|say)"
-    r"|not\s+true|unlikely)"
+    r"|not\s+true|unlikely|thought|guessed|(?:might|may|could|would)\s+(?:\w+\s+)?"
+    r"(?:think|guess|say|expect|believe))"
     r"(?:\s+(?:that|to\s+say|to\s+say\s+that))?(?:\s+\w+){0,2}\s*\Z",
+    re.IGNORECASE,
+)
+REVERSED: Final = re.compile(
+    r"\b(?:is|are)\s+(?P<not>not\s+)?(?:therefore\s+|thus\s+|then\s+)?(?:the|our|my)\s+"
+    r"(?:final\s+|correct\s+|right\s+)?answers?\b(?!\s*(?::|=|to\b|is\b|that\b|we\b))",
+    re.IGNORECASE,
+)
+AFTERTHOUGHT: Final = re.compile(
+    r"[\s.,;?!$*)]*\b(?:or|maybe|perhaps|possibly)\b"
+    r"(?![\s,$]*(?:approximately|approx|about|roughly|around|equivalently|simply|in\b|\\approx))"
+    r"[^\n.\d]{0,40}?(?P<value>-?\d[\d.,]*)(?=\s*(?:[$*)]*[.,;!?]|\Z|\n|[A-Za-z]))",
     re.IGNORECASE,
 )
 BUT: Final = re.compile(
@@ -58,11 +71,12 @@ RETRACTION: Final = re.compile(
     re.IGNORECASE,
 )
 WITHDRAWAL: Final = re.compile(
-    r"\b(?:that|this|which|it|above|answer|box|value|result)(?:'s|\s+is|\s+was|\s+must\s+be"
-    r"|\s+can't\s+be|\s+cannot\s+be|\s+isn't|\s+is\s+not)\s+(?:\w+\s+)?"
-    r"(?:wrong|incorrect|mistaken|a\s+mistake|an\s+error|not\s+right|not\s+correct|right|correct)\b"
+    r"\b(?:that|this|which|it|above|answer|box|value|result)"
+    r"(?:(?:'s|\s+is|\s+was|\s+must\s+be)\s+(?:\w+\s+)?"
+    r"(?:wrong|incorrect|mistaken|a\s+mistake|an\s+error|not\s+right|not\s+correct)"
+    r"|(?:\s+can't\s+be|\s+cannot\s+be|\s+isn't|\s+is\s+not)\s+(?:\w+\s+)?(?:right|correct))\b"
     r"|\bscratch\s+that|\bstrike\s+that|\bi\s+(?:made\s+(?:a|an)\s+\w*\s*(?:mistake|error)|retract)"
-    r"|\bdisregard\s+(?:that|this|the)",
+    r"|\bdisregard\s+(?:that|this|the)|\bwait,?\s+no\b|\bno,?\s+wait\b|\bactually,?\s+no\b|\boops\b",
     re.IGNORECASE,
 )
 CONCLUSION: Final = re.compile(

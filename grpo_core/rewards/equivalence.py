@@ -40,6 +40,7 @@ class Comparison(ScalarComparison):
             return True
         if isinstance(answer, Scalar) and isinstance(gold, Scalar):
             return self._scalars(answer, gold)
+        answer, gold = _as_region(answer), _as_region(gold)
         answer, gold = self._unwrapped(self._collapsed(answer), gold)
         answer, gold = expanded(answer), expanded(gold)
         if isinstance(answer, Scalar) and isinstance(gold, Scalar):
@@ -123,6 +124,12 @@ class Comparison(ScalarComparison):
             ordered = {"tuple"} | ({"list"} if self.options.list_matches_tuple else set())
             if not {answer.kind, gold.kind} <= ordered:
                 return False
+            by_name = [_by_name(side) for side in (answer, gold)]
+            mine, theirs = by_name
+            if mine is not None and theirs is not None:
+                return mine.keys() == theirs.keys() and all(
+                    self.same(mine[name], theirs[name]) for name in theirs
+                )
             return len(answer.items) == len(gold.items) and all(
                 self.same(a, g) for a, g in zip(answer.items, gold.items, strict=True)
             )
@@ -240,6 +247,23 @@ def _named(relation: Relation) -> tuple[Node | str, Answer] | None:
     if isinstance(left, Scalar) and is_simple_name(left.node):
         return left.node, right
     return None
+
+
+def _as_region(side: Answer) -> Answer:
+    """Return a list of inequalities as the region they describe, anything else unchanged."""
+    if not isinstance(side, Items) or side.kind == "tuple" or not side.items:
+        return side
+    bounds = [item for item in side.items if isinstance(item, Relation)]
+    if len(bounds) < len(side.items) or any("=" in bound.operators for bound in bounds):
+        return side
+    return region(side) or side
+
+
+def _by_name(side: Items) -> dict[Node | str, Answer] | None:
+    """Return `x=1, y=2` as a mapping; None when not every item is an assignment."""
+    pairs = [_named(item) for item in side.items if isinstance(item, Relation)]
+    named = dict(pair for pair in pairs if pair is not None)
+    return named if named and len(named) == len(side.items) else None
 
 
 def _assigned(side: Answer, other: Answer) -> Answer:

@@ -230,6 +230,8 @@ class ExpressionParser(LiteralParser):
             return Op("root", (self._argument(), Num(Fraction(2 if name == "sqrt" else 3))))
         base = (self._subscript(),) if self._accept("_") else ()
         power = self._script() if self._accept("^") else None
+        if power == Op("neg", (Num(Fraction(1)),)) and name in ("sin", "cos", "tan"):
+            return Op(f"arc{name}", self._function_arguments())
         if power is not None and name.startswith(("arc",)):
             raise UnreadableError("power of an inverse function")
         node: Node = Op(name, (*self._function_arguments(), *base))

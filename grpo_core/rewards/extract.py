@@ -5,10 +5,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from grpo_core.rewards.cues import DENIAL, NEGATION, POSSIBLE, RETRACTION, SENTENCE_END, WITHDRAWAL
+from grpo_core.rewards.cues import (
+    AFTERTHOUGHT,
+    DENIAL,
+    NEGATION,
+    POSSIBLE,
+    RETRACTION,
+    SENTENCE_END,
+    WITHDRAWAL,
+)
+from grpo_core.rewards.json_answers import json_answer
 from grpo_core.rewards.options import VerifierOptions
-from grpo_core.rewards.phrases import NUMBER, bold_values, value_of
+from grpo_core.rewards.phrases import NUMBER, Wants, bold_values, value_of
 from grpo_core.rewards.statements import Statement, find_statements
+from grpo_core.rewards.text_phrases import choice_value, chosen_letter
 from grpo_core.rewards.visible import visible_text
 
 SameValue = Callable[[str, str], bool]
@@ -42,7 +52,7 @@ def extract(
     completion: str,
     options: VerifierOptions | None = None,
     *,
-    textual: bool = False,
+    wants: Wants = "math",
     same: SameValue = _same_text,
 ) -> Extraction:
     r"""Return the answer a completion commits to.
@@ -53,7 +63,7 @@ def extract(
     Args:
         completion: The whole completion.
         options: The grader's choices; None means defaults.
-        textual: Whether the gold is text.
+        wants: What the gold is.
         same: Whether two stated values are the same value.
 
     >>> extract(r"First \boxed{12}. Wait, a sign is missing: \boxed{-12}").answer
@@ -63,12 +73,12 @@ def extract(
     text = visible_text(completion, options).strip()
     if not text:
         return Extraction(None, (), False, "no visible text")
-    statements = find_statements(
-        text, textual=textual, accept_unterminated=options.accept_unterminated
-    )
+    statements = find_statements(text, wants=wants, accept_unterminated=options.accept_unterminated)
+    if not statements and (value := json_answer(text)) is not None:
+        return Extraction(value, (value,), False, "the answer field of a JSON object")
     if statements:
-        return _committed(text, statements, options, textual, same)
-    return _unmarked(text, options, textual)
+        return _committed(text, statements, options, wants, same)
+    return _unmarked(text, options, wants)
 
 
 def _distinct(values: list[str], same: SameValue) -> tuple[str, ...]:
@@ -83,15 +93,18 @@ def _committed(
     text: str,
     statements: list[Statement],
     options: VerifierOptions,
-    textual: bool,
+    wants: Wants,
     same: SameValue,
 ) -> Extraction:
     last = statements[-1]
     candidates = _distinct([s.value for s in statements if s.value is not None], same)
     if last.value is None:
         return Extraction(None, candidates, False, "the answer was cut off by the end of the text")
+    if (second := AFTERTHOUGHT.match(text, last.end)) and not same(second["value"], last.value):
+        offered = (*candidates, second["value"].rstrip(".,"))
+        return Extraction(None, offered, True, "another value is offered behind the answer")
     if WITHDRAWAL.search(text, last.end):
-        return _withdrawn(text, last, candidates, options, textual)
+        return _withdrawn(text, last, candidates, options, wants)
     value = last.value
     rivals = [s for s in statements[:-1] if s.value is None or not same(s.value, value)]
     if not rivals:
@@ -110,9 +123,9 @@ def _withdrawn(
     last: Statement,
     candidates: tuple[str, ...],
     options: VerifierOptions,
-    textual: bool,
+    wants: Wants,
 ) -> Extraction:
-    later = _unmarked(text[last.end :], options, textual)
+    later = _unmarked(text[last.end :], options, wants)
     if later.answer is not None and not later.hedged:
         return Extraction(
             later.answer,
@@ -129,13 +142,15 @@ def _last_sentence(text: str) -> str:
     return tail[ends[-1] :].strip() if ends else tail.strip()
 
 
-def _unmarked(text: str, options: VerifierOptions, textual: bool) -> Extraction:
+def _unmarked(text: str, options: VerifierOptions, wants: Wants) -> Extraction:
     """Return the answer of a text that marks none, by the `fallback` rule."""
     text = text.strip()
     if options.fallback == "none" or not text:
         return Extraction(None, (), False, "no answer marked")
-    if textual:
+    if wants == "text":
         return _short_text(text)
+    if wants == "choice":
+        return _lone_choice(text)
     if options.fallback == "last_number":
         found = [match[0].strip() for match in NUMBER.finditer(text) if match[0].strip()]
         if not found:
@@ -148,8 +163,19 @@ def _short_text(text: str) -> Extraction:
     sentence = _last_sentence(text)
     if sentence != text.strip() or len(text.split()) > 12:
         return Extraction(None, (), False, "no answer marked")
-    value = value_of(sentence, textual=True)
+    value = value_of(sentence, wants="text")
     return Extraction(value, (value,) if value else (), False, "the whole text is the answer")
+
+
+def _lone_choice(text: str) -> Extraction:
+    """Return the choice a short text starts with, or that its last sentence ends on."""
+    sentence = _last_sentence(text)
+    value = chosen_letter(sentence)
+    if value is None and len(text.split()) <= 12 and not NEGATION.search(text):
+        value = choice_value(text)
+    if value is None:
+        return Extraction(None, (), False, "no choice marked")
+    return Extraction(value, (value,), False, "the choice of an unmarked text")
 
 
 def _concluded(sentence: str) -> Extraction:

@@ -94,6 +94,14 @@ def _is_letter(answer: Scalar) -> bool:
     return isinstance(node, Sym) and len(node.name) == 1 and node.name in "ABCDEFGHIJ"
 
 
+def _check_opaque(gold: str, answer_type: str | None, options: VerifierOptions) -> str | None:
+    """Have a killable worker parse a gold that only computer algebra reads."""
+    from grpo_core.rewards.pool import default_pool
+
+    unreadable = default_pool().check_readable(bare_gold(gold), answer_type, options)
+    return f"the gold {gold[:80]!r} cannot be read: {unreadable}" if unreadable else None
+
+
 def check_gold(
     gold: str, answer_type: str | None = None, *, options: VerifierOptions | None = None
 ) -> str | None:
@@ -108,7 +116,10 @@ def check_gold(
         return f"unknown answer_type {answer_type!r}"
     if not bare_gold(gold):
         return "the gold is blank"
-    answer = read_gold(gold, answer_type, options or VerifierOptions())
+    options = options or VerifierOptions()
+    answer = read_gold(gold, answer_type, options)
+    if isinstance(answer, Opaque):
+        return _check_opaque(gold, answer_type, options)
     if answer is None:
         return f"the gold {gold[:80]!r} cannot be read" + (
             f" as {answer_type}" if answer_type else ""

@@ -12,6 +12,7 @@ from grpo_core.rewards.extract import Extraction, extract
 from grpo_core.rewards.gold import read_gold
 from grpo_core.rewards.nodes import TooLargeError
 from grpo_core.rewards.options import VerifierOptions
+from grpo_core.rewards.phrases import Wants
 from grpo_core.rewards.reading import read_answer, read_choice
 from grpo_core.rewards.scalars import NeedsSymbolic, SymbolicEqual
 from grpo_core.rewards.verdict import Label, Verdict, reward_of
@@ -67,8 +68,8 @@ def grade_exactly(
     if read is None:
         empty = Extraction(None, (), False, "the gold answer cannot be read")
         return _verdict(Label.GOLD_UNPARSEABLE, empty, start)
-    textual = isinstance(read, Text)
-    found = extract(completion, options, textual=textual, same=_same_value(options, answer_type))
+    wants = _wanted(read)
+    found = extract(completion, options, wants=wants, same=_same_value(options, answer_type))
     if found.hedged and found.joinable:
         found = _rejoined(found, read, options)
     if found.answer is None:
@@ -80,6 +81,12 @@ def grade_exactly(
         question = Question(found.answer, gold, answer_type, options, need.full)
         return Pending(question, found, time.perf_counter() - start)
     return _verdict(label, found, start, reason)
+
+
+def _wanted(gold: Answer) -> Wants:
+    if isinstance(gold, Text):
+        return "text"
+    return "choice" if isinstance(gold, Choice) else "math"
 
 
 def judge(

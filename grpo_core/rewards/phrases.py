@@ -1,10 +1,16 @@
 r"""The value inside a phrase: "18 dollars per day", "42 (since 6·7 is 42)", "a 42"."""
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from grpo_core.rewards.boxes import find_boxes
 from grpo_core.rewards.cues import BUT, CLAUSE_END, LABEL, NEGATION, SENTENCE_END
+from grpo_core.rewards.text_phrases import NOISE, choice_value, text_value
+from grpo_core.rewards.units import lookup
+from grpo_core.rewards.words import leading_number
+
+Wants = Literal["math", "text", "choice"]
+"""What kind of answer the gold asks for."""
 
 NUMBER: Final = re.compile(
     r"(?<![\w.])(?:[-+](?=[\d.$]))?(?:\\?\$|\u20ac|\u00a3)?\s?"
@@ -16,24 +22,30 @@ _MATH: Final = re.compile(r"\$\$(.+?)\$\$|\\\((.+?)\\\)|\\\[(.+?)\\\]|\$([^$\n]+
 _BOLD: Final = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _LEAD: Final = re.compile(
     r"(?:\s|[*_`>\"]|\b(?:is|are|be|equal\s+to|equals|given\s+by|as\s+follows|thus|therefore|then"
-    r"|simply|just|exactly|indeed|clearly|still|now|definitely|a|an|the|approximately|about"
+    r"|it's|it\s+is|that's|that\s+is|we\s+get|i\s+get|simply|just|exactly|indeed|clearly|still|now|definitely|a|an|the|approximately|about"
     r"|roughly|only)\b(?!\s*[)\].,])|(?<![\d.]):)++",
     re.IGNORECASE,
 )
 _DOUBT: Final = re.compile(
     r"\b(?:maybe|possibly|perhaps|probably|likely|either|even|most\s+likely)\b,?\s*", re.IGNORECASE
 )
+_SELF_CORRECTION: Final = re.compile(
+    r"\b(?:no,?\s+wait|wait,?\s+no|i\s+mean|or\s+rather|correction)\b[\s,:]*(?:it\s+is|it's)?",
+    re.IGNORECASE,
+)
 _TRAIL: Final = re.compile(r"[\s*_`\"<>|]+\Z")
 _BLANK_LINE: Final = re.compile(r"[\s$*_`>#\\\[\](]*\Z")
-_NOISE_WORDS: Final = (
-    "correct right wrong below above clear obvious follows unknown incorrect valid unique"
-)
-_NOISE: Final = frozenset(_NOISE_WORDS.split())
 MAX_PHRASE: Final = 400
 
 
-def phrase_at(text: str, start: int) -> tuple[str, int]:
-    """Return the phrase behind a label and where it ends: this line, or the next with text."""
+def phrase_at(text: str, start: int, limit: int | None = None) -> tuple[str, int]:
+    """Return the phrase behind a label and where it ends: this line, or the next with text.
+
+    Args:
+        text: Visible text.
+        start: Where the label ends.
+        limit: Where the next label begins; the phrase ends there at the latest.
+    """
     position = start
     for _ in range(6):
         end = text.find("\n", position)
@@ -44,25 +56,32 @@ def phrase_at(text: str, start: int) -> tuple[str, int]:
         position = end + 1
     stop = SENTENCE_END.search(line)
     cut = stop.start() if stop is not None and stop.start() > 0 else len(line)
+    if limit is not None and start < limit < position + cut:
+        cut = max(limit - position, 0)
     return line[:cut], position + cut
 
 
-def value_of(phrase: str, *, textual: bool = False) -> str | None:
+def value_of(phrase: str, *, wants: Wants = "math") -> str | None:
     """Return the value a phrase states, None when it states none or several.
 
     Args:
         phrase: What stands behind a label, up to the end of the sentence.
-        textual: Whether the gold is text, so that words are a value.
+        wants: What the gold is: with `text` words are a value, with `choice` a letter is.
     """
     boxes = find_boxes(phrase)
     if boxes:
         return boxes[-1].content.strip()
-    phrase = _trimmed(phrase)
+    lettered = wants == "choice" and choice_value(without_label(_corrected(phrase)).strip(" :"))
+    if lettered:
+        return lettered
+    phrase = _trimmed(_corrected(phrase))
     negated = NEGATION.match(phrase) or NEGATION.match(phrase.partition(" ")[2])
     if negated is not None:
         return _after_negation(phrase)
-    if textual:
-        return _text_value(phrase)
+    if wants == "text":
+        return text_value(phrase)
+    if wants == "choice":
+        return choice_value(phrase)
     return _math_value(phrase) or _leading_value(phrase)
 
 
@@ -75,6 +94,13 @@ def without_label(text: str) -> str:
             return text
         text = text[label.end() :].strip()
     return text
+
+
+def _corrected(phrase: str) -> str:
+    """Return what stands behind a correction within the phrase: "41, no wait, 42"."""
+    found = list(_SELF_CORRECTION.finditer(phrase))
+    rest = phrase[found[-1].end() :] if found else ""
+    return rest if re.search(r"\w", rest) else phrase
 
 
 def _trimmed(phrase: str) -> str:
@@ -93,14 +119,6 @@ def _after_negation(phrase: str) -> str | None:
     return value_of(phrase[turn.end() :]) if turn is not None else None
 
 
-def _text_value(phrase: str) -> str | None:
-    math = _MATH.fullmatch(phrase)
-    phrase = next(group for group in math.groups() if group) if math else phrase
-    clause = CLAUSE_END.search(phrase)
-    value = phrase[: clause.start()] if clause is not None and clause.start() > 0 else phrase
-    return None if not value or value.lower() in _NOISE else value.strip("*\"'. ")
-
-
 def _math_value(phrase: str) -> str | None:
     """Return the one formula of a phrase in which everything else is words."""
     found = list(_MATH.finditer(phrase))
@@ -110,20 +128,24 @@ def _math_value(phrase: str) -> str | None:
     rest = phrase[: match.start()] + phrase[match.end() :]
     if re.search(r"\d", rest) and match.start() > 0:
         return None
-    unit = re.match(r"\s*(%|[A-Za-z]+(?:\s?/\s?[A-Za-z]+)?)", phrase[match.end() :])
+    unit = re.match(r"\s*(%|[A-Za-z]+)", phrase[match.end() :])
     inner = next(group for group in match.groups() if group).strip()
-    tail = unit[1] if unit and match.start() == 0 and not _is_link(unit[1]) else ""
+    tail = unit[1] if unit and match.start() == 0 and _is_unit(unit[1]) else ""
     return f"{inner} {tail}".strip()
 
 
-def _is_link(word: str) -> bool:
-    return word.lower() in ("and", "or", "because", "since", "as", "which", "so", "for", "to")
+def _is_unit(word: str) -> bool:
+    return word.lower() not in ("in", "a", "as", "at", "h", "s") and lookup(word) is not None
 
 
 def _leading_value(phrase: str) -> str | None:
-    if not phrase or phrase.lower() in _NOISE:
+    if not phrase or phrase.lower() in NOISE:
         return None
     if _is_formula(phrase):
+        return phrase
+    if share := _OUT_OF.match(phrase):
+        return f"{share[1]}/{share[2]}"
+    if _COMPOUND.match(phrase):
         return phrase
     if phrase.count("=") > 1:
         last = phrase.rpartition("=")[2].strip()
@@ -139,10 +161,27 @@ def _leading_value(phrase: str) -> str | None:
         return phrase
     if len(numbers) == 1:
         return numbers[0]
+    if not numbers and (words := _number_words(phrase)):
+        return words
     several = len(numbers) > 1 and re.search(r"\bor\b", phrase)
     return phrase if several or "\\" in phrase else None
 
 
+def _number_words(phrase: str) -> str | None:
+    """Return a phrase without digits that is a number in words, with at most three nouns."""
+    words = re.findall(r"[a-z]+", phrase.lower())
+    signed = bool(words) and words[0] in ("minus", "negative")
+    found = leading_number(words[signed:])
+    if found is None:
+        return None
+    rest = words[signed + found[1] :]
+    return phrase if len(rest) <= 3 and "of" not in rest[:1] else None
+
+
+_OUT_OF: Final = re.compile(r"(\d+)\s+out\s+of\s+(\d+)\b", re.IGNORECASE)
+_COMPOUND: Final = re.compile(
+    r"\d+(?:\.\d+)?\s*[A-Za-z]+(?:\s*,)?\s+(?:and\s+)?\d+(?:\.\d+)?\s*[A-Za-z]+\Z"
+)
 _FORMULA: Final = re.compile(
     r"(?:\\[a-zA-Z]+|\\.|[\d\s.,:;+\-*/^_=<>()\[\]{}|!%'$\u00a0\u00b0\u20ac\u00a3\u00b1\u00d7\u221a"
     r"\u03c0\u221e\u00bc-\u00be\u00b2\u00b3\u00b9\u2070-\u2079]|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])"

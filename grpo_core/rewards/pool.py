@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from grpo_core.errors import ConfigError
-from grpo_core.rewards.grading import Pending, finished, grade_exactly
+from grpo_core.rewards.extract import Extraction
+from grpo_core.rewards.grading import Pending, Question, finished, grade_exactly
 from grpo_core.rewards.nursery import Crew, Worker
 from grpo_core.rewards.options import VerifierOptions
 from grpo_core.rewards.protocol import encode, take
@@ -117,6 +118,18 @@ class VerifierPool:
         pending = [verdict for verdict in graded if isinstance(verdict, Pending)]
         decided = iter(self.decide(pending))
         return [next(decided) if isinstance(v, Pending) else v for v in graded]
+
+    def check_readable(
+        self, gold: str, answer_type: str | None, options: VerifierOptions
+    ) -> str | None:
+        """Return why computer algebra cannot read a gold, None when it can.
+
+        The gold is compared with itself in braces, so that it is parsed and not compared as text.
+        """
+        question = Question(f"{{{gold}}}", gold, answer_type, options, full=True)
+        found = Extraction(gold, (gold,), False, "the gold itself")
+        verdict = self.decide([Pending(question, found, 0.0)])[0]
+        return None if verdict.label is Label.CORRECT else verdict.reason.rpartition("; ")[2]
 
     def decide(self, pending: Sequence[Pending]) -> list[Verdict]:
         """Return the verdicts of pending gradings, in order; equal questions are asked once."""

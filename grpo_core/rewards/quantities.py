@@ -12,9 +12,11 @@ from grpo_core.rewards.nodes import Node, Num, Op, Sym
 from grpo_core.rewards.options import VerifierOptions
 from grpo_core.rewards.structure import Tokens, levels, strip
 from grpo_core.rewards.tokens import UnreadableError
-from grpo_core.rewards.units import is_currency, lookup, parse_unit
+from grpo_core.rewards.units import Unit, is_currency, lookup, parse_unit, starts_unit
 from grpo_core.rewards.words import SCALE_WORDS, leading_number
 
+_CURRENCY_WORDS: Final = frozenset({"usd", "eur", "gbp", "jpy", "inr", "rs"})
+_TRIGONOMETRY: Final = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 _UNIT_COMMANDS: Final = frozenset({"degree", "mu", "\u00b5"})
 
 
@@ -40,9 +42,7 @@ class QuantityReader:
         sign: Node | None = None
         if len(tokens) > 1 and tokens[0].text in ("-", "+") and is_currency(tokens[1].text):
             sign, tokens = (Num(Fraction(-1)) if tokens[0].text == "-" else None), tokens[1:]
-        unit = None
-        if (is_currency(tokens[0].text) or _is_currency_word(tokens)) and len(tokens) > 1:
-            unit, tokens = lookup(tokens[0].text.removeprefix("\\")), tokens[1:]
+        unit, tokens = _currency(tokens)
         scalar = self._measured(tokens)
         node = Op("neg", (scalar.node,)) if sign else scalar.node
         return Scalar(node, unit or scalar.unit, scalar.base)
@@ -69,14 +69,14 @@ class QuantityReader:
             head = parse_expression(tokens[:at])
         except UnreadableError:
             return None
-        if _has_variable(head):
+        if _has_variable(head) or (tokens[at].text == "degree" and _has_angle(head)):
             return None
         node = Op("mul", (head, Num(Fraction(scale)))) if scale != 1 else head
         return Scalar(node, unit)
 
     def _based(self, tokens: Tokens) -> Scalar | None:
         texts = "".join(token.text for token in tokens)
-        match = re.fullmatch(r"(\d+)_(?:\{(\d{1,2})\}|(\d{1,2}))", texts)
+        match = re.fullmatch(r"\(?(\d+)\)?_(?:\{(\d{1,2})\}|(\d{1,2}))", texts)
         if match is None:
             return None
         return Scalar(number(match[1]), base=int(match[2] or match[3]))
@@ -97,7 +97,7 @@ class QuantityReader:
         unit = parse_unit(rest) if rest else None
         if rest and unit is None:
             return None
-        return Scalar(Num(Fraction(-found[0] if sign else found[0])), unit)
+        return Scalar(Num(-found[0] if sign else found[0]), unit)
 
 
 def _may_be_unit(tokens: Tokens, at: int) -> bool:
@@ -110,7 +110,7 @@ def _may_be_unit(tokens: Tokens, at: int) -> bool:
         return token.text in ("%", "$", "\\$", "\u00a2", "\u20ac", "\u00a3", "\u2030", "'", '"')
     if token.kind != "word" or tokens[at - 1].text in ("^", "_", "(", "{", "/", "*", "+", "-"):
         return False
-    return len(token.text) > 2 or lookup(token.text) is not None
+    return starts_unit(token.text)
 
 
 def _scale_word(tokens: Tokens) -> tuple[int, Tokens]:
@@ -120,9 +120,21 @@ def _scale_word(tokens: Tokens) -> tuple[int, Tokens]:
     return scale, tokens
 
 
-def _is_currency_word(tokens: Tokens) -> bool:
-    text = tokens[0].text.lower()
-    return text in ("usd", "eur", "gbp", "jpy", "inr", "rs") and len(tokens) > 1
+def _currency(tokens: Tokens) -> tuple[Unit | None, Tokens]:
+    """Split off a currency that stands before a number: `$5`, `US$5`, `Rs. 5`, `EUR 5`."""
+    if len(tokens) > 2 and tokens[0].text == "US" and is_currency(tokens[1].text):
+        tokens = tokens[1:]
+    first = tokens[0].text
+    if len(tokens) < 2 or not (is_currency(first) or first.lower() in _CURRENCY_WORDS):
+        return None, tokens
+    dotted = len(tokens) > 2 and tokens[1].text == "."
+    return lookup(first.removeprefix("\\")), tokens[2 if dotted else 1 :]
+
+
+def _has_angle(node: Node) -> bool:
+    if not isinstance(node, Op):
+        return False
+    return node.name in _TRIGONOMETRY or any(map(_has_angle, node.args))
 
 
 def _has_variable(node: Node) -> bool:

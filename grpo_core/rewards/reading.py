@@ -21,8 +21,9 @@ from grpo_core.rewards.answers import (
     Text,
     Union,
 )
+from grpo_core.rewards.characters import GROUP_SPACE
 from grpo_core.rewards.literals import number
-from grpo_core.rewards.nodes import Num
+from grpo_core.rewards.nodes import Num, Op, Sym
 from grpo_core.rewards.options import VerifierOptions
 from grpo_core.rewards.quantities import QuantityReader
 from grpo_core.rewards.structure import (
@@ -37,6 +38,7 @@ from grpo_core.rewards.structure import (
     strip,
 )
 from grpo_core.rewards.tokens import UnreadableError, clean, tokenize
+from grpo_core.rewards.units import lookup
 from grpo_core.rewards.words import normal_text
 
 _PLAIN: Final = re.compile(r"-?\d{1,4000}(?:\.\d{1,4000})?\Z")
@@ -54,6 +56,7 @@ _RELATIONS: Final = {
     "approx": "~",
     "in": "in",
 }
+_REALS: Final = frozenset({"mathbb{R}", "mathbbR", "allrealnumbers", "allreals"})
 _MAX_DEPTH: Final = 12
 _MAX_BRACKETS: Final = 60
 _NAMES: Final = frozenset({"pi", "infinity", "inf", "oo", "infty"})
@@ -125,7 +128,7 @@ class _Reader(QuantityReader):
     def _unread(self, text: str, tokens: Tokens) -> Answer | None:
         words = sum(token.kind in ("word", "text") and len(token.text) > 1 for token in tokens)
         if any(token.kind == "cmd" for token in tokens) and words <= 4:
-            return Opaque(text)
+            return Opaque(text.replace(GROUP_SPACE, " ").replace(r"\degree", r"^\circ"))
         return _as_text(text) if words and not _has_code(tokens) else None
 
     def _matrix(self, body: str) -> Matrix:
@@ -138,6 +141,7 @@ class _Reader(QuantityReader):
             raise UnreadableError("empty" if not tokens else "nested too deep")
         for reader in (
             self._alternatives,
+            self._compound,
             self._relation_list,
             self._listed,
             self._relation,
@@ -164,6 +168,26 @@ class _Reader(QuantityReader):
             return self._read(tokens, depth)
         except UnreadableError:
             return Text(normal_text(" ".join(token.text for token in tokens)))
+
+    def _compound(self, tokens: Tokens, depth: int) -> Answer | None:
+        """`5 feet 6 inches`, `3 hours and 30 minutes`: one quantity in two units."""
+        del depth
+        starts = [index for index, token in enumerate(tokens) if token.kind == "num"]
+        if len(starts) != 2 or starts[0] != 0 or not 4 <= len(tokens) <= 6:
+            return None
+        first = [token for token in tokens[: starts[1]] if token.text not in (",", "and")]
+        second = tokens[starts[1] :]
+        if len(first) != 2 or len(second) != 2:
+            return None
+        units = [lookup(part[1].text) for part in (first, second)]
+        large, small = units
+        if large is None or small is None or large.dimension != small.dimension:
+            return None
+        if large.factor <= small.factor:
+            return None
+        values = [number(part[0].text).value for part in (first, second)]
+        total = values[0] + values[1] * small.factor / large.factor
+        return Scalar(Num(total), large)
 
     def _relation_list(self, tokens: Tokens, depth: int) -> Answer | None:
         """`n=1,2,3`: one left side, several values; `x=1, y=2` is left to the list reader."""
@@ -261,6 +285,8 @@ class _Reader(QuantityReader):
     def _united(self, tokens: Tokens, depth: int) -> Answer | None:
         if len(tokens) == 1 and tokens[0].text in ("emptyset", "varnothing"):
             return Items("set", ())
+        if "".join(token.text for token in tokens) in _REALS:
+            return Interval(Scalar(Op("neg", (Sym("oo"),))), Scalar(Sym("oo")), False, False)
         parts = split(tokens, lambda token: token.text == "cup" or token[:2] == ("word", "U"))
         if len(parts) < 2 or not all(part and part[-1].text in _BRACKETS for part in parts):
             return None
@@ -273,6 +299,7 @@ class _Reader(QuantityReader):
         if match is None:
             return self._ratio(tokens)
         parts = tuple(Fraction(part) for part in re.split(r"\s*:\s*", match[1]))
+        parts = parts if len(parts) > 1 else (*parts, Fraction(0))
         meridiem = re.sub("[^apm]", "", match[2] or "")
         is_time = all(len(part) == 2 for part in match[1].replace(" ", "").split(":")[1:])
         return Clock(parts, meridiem, is_time)
@@ -288,7 +315,9 @@ class _Reader(QuantityReader):
 
 
 _BRACKETS: Final = frozenset({")", "]", "\\}", "[", "}"})
-_CLOCK: Final = re.compile(r"(\d{1,2} : \d{2}(?: : \d{2})?)(?: (a ?\.? ?m ?\.?|p ?\.? ?m ?\.?))?\Z")
+_CLOCK: Final = re.compile(
+    r"(\d{1,2}(?: : \d{2}){1,2}|\d{1,2}(?= [ap]))(?: (a ?\.? ?m ?\.?|p ?\.? ?m ?\.?|noon))?\Z"
+)
 
 
 def _as_text(text: str) -> Text | None:

@@ -17,6 +17,9 @@ FLIPPED: Final = {
 }
 
 
+_MINUS_INFINITY: Final = Scalar(Op("neg", (Sym("oo"),)))
+
+
 def is_simple_name(node: Node) -> bool:
     """Whether a tree is a name: x, x_1, f(2), AB."""
     if isinstance(node, Sym):
@@ -51,10 +54,24 @@ def region(answer: Answer) -> Union | None:
 def _alternativesregion(answer: Items) -> Union | None:
     if answer.kind == "set":
         return Union((answer,))
+    if answer.kind == "list" and len(answer.items) == 2:
+        return _both(answer.items)
     pieces = [region(item) for item in answer.items] if answer.kind == "or" else []
     if not pieces or any(piece is None for piece in pieces):
         return None
     return Union(tuple(part for piece in pieces if piece is not None for part in piece.parts))
+
+
+def _both(items: tuple[Answer, ...]) -> Union | None:
+    """Return `x > 1 and x < 2` as one interval."""
+    halves = [_inequality(item) for item in items if isinstance(item, Relation)]
+    parts = [part for half in halves if half is not None for part in half.parts]
+    lower = [p for p in parts if isinstance(p, Interval) and p.high == Scalar(Sym("oo"))]
+    upper = [p for p in parts if isinstance(p, Interval) and p.low == _MINUS_INFINITY]
+    if len(items) != 2 or len(lower) != 1 or len(upper) != 1:
+        return None
+    low, high = lower[0], upper[0]
+    return Union((Interval(low.low, high.high, low.closed_low, high.closed_high),))
 
 
 def _inequality(relation: Relation) -> Union | None:

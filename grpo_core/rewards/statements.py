@@ -10,6 +10,7 @@ r"""Every place where a completion states an answer, with how strongly it commit
 
 import re
 from bisect import bisect_left
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from grpo_core.rewards.boxes import Box, find_boxes
@@ -20,14 +21,16 @@ from grpo_core.rewards.cues import (
     HEADING,
     LABEL,
     NEGATION,
+    REVERSED,
     SENTENCE_END,
     SUPPOSED,
 )
-from grpo_core.rewards.phrases import phrase_at, value_of, without_label
+from grpo_core.rewards.phrases import Wants, phrase_at, value_of, without_label
 
 MAX_STATEMENTS: Final = 200
-_LABEL_WORDS: Final = ("answer", "ans", "result", "solution")
-_TAG: Final = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_LABEL_WORDS: Final = ("answer", "ans", "result", "solution", "option", "choice")
+_WEAK_WORDS: Final = frozenset({"result", "solution", "option", "choice"})
+_TAG: Final = re.compile(r"<(/?)(?:final[_-]?)?answer>", re.IGNORECASE)
 _HASH: Final = re.compile(r"(?<![^\s.])####(?!#)[ \t]*")
 _RUN: Final = re.compile("#+")
 _VALUE_START: Final = re.compile(r"[\s*$({\[\\+-]*(?:[\d.$\u20ac\u00a3\\]|\Z)")
@@ -59,22 +62,22 @@ class Statement(NamedTuple):
 
 
 def find_statements(
-    text: str, *, textual: bool = False, accept_unterminated: bool = False
+    text: str, *, wants: Wants = "math", accept_unterminated: bool = False
 ) -> list[Statement]:
     """Return the statements of a text in the order of their values, at most the last 200.
 
     Args:
         text: Visible text.
-        textual: Whether the gold is text, so that words behind a label are a value.
+        wants: What the gold is.
         accept_unterminated: Whether a box or tag that the text ends in has a value.
     """
-    return _Scanner(text, textual, accept_unterminated).scan()
+    return _Scanner(text, wants, accept_unterminated).scan()
 
 
 class _Scanner:
-    def __init__(self, text: str, textual: bool, accept_unterminated: bool) -> None:
+    def __init__(self, text: str, wants: Wants, accept_unterminated: bool) -> None:
         self._text = text
-        self._textual = textual
+        self._wants = wants
         self._accept_unterminated = accept_unterminated
         self._boxes = find_boxes(text)[-MAX_STATEMENTS:]
         self._box_starts = [box.start for box in self._boxes]
@@ -82,12 +85,13 @@ class _Scanner:
     def scan(self) -> list[Statement]:
         lower = self._text.lower()
         found: list[Statement] = []
-        if "<answer" in lower:
+        if "answer>" in lower:
             found += self._tagged()
         if "####" in lower:
             found += self._hashed()
         if any(word in lower for word in _LABEL_WORDS):
             found += self._labelled()
+            found += self._reversed()
         if not lower.isascii() or any(hint in lower for hint in FOREIGN_HINTS):
             found += self._foreign()
         found = _outermost([s for s in found if not self._is_inside_box(s.start)])
@@ -96,15 +100,22 @@ class _Scanner:
         return sorted(found, key=lambda statement: statement.end)[-MAX_STATEMENTS:]
 
     def _stated(
-        self, start: int, label_end: int, rank: int, *, textual: bool, negated: bool = False
+        self,
+        start: int,
+        label_end: int,
+        rank: int,
+        *,
+        wants: Wants,
+        negated: bool = False,
+        stop: int | None = None,
     ) -> Statement | None:
         """Return what stands behind a label: the first box of the phrase, else its value."""
-        phrase, end = phrase_at(self._text, label_end)
+        phrase, end = phrase_at(self._text, label_end, stop)
         index = bisect_left(self._box_starts, label_end)
         if not negated and index < len(self._boxes) and self._boxes[index].start <= end:
             box = self._boxes[index]
             return Statement(start, box.end, rank, self._content(box))
-        value = value_of(f"not {phrase}" if negated else phrase, textual=textual)
+        value = value_of(f"not {phrase}" if negated else phrase, wants=wants)
         return Statement(start, end, rank, value) if value is not None else None
 
     def _is_inside_box(self, position: int) -> bool:
@@ -134,21 +145,29 @@ class _Scanner:
         return found[-MAX_STATEMENTS:]
 
     def _tag_value(self, content: str) -> str:
-        short = len(content) < 20_000 and "<answer" not in content.lower()
-        inner = find_statements(content, textual=self._textual) if short else []
+        short = len(content) < 20_000 and "answer>" not in content.lower()
+        inner = find_statements(content, wants=self._wants) if short else []
         if len({statement.value for statement in inner}) == 1 and inner[-1].value is not None:
             return inner[-1].value
-        return value_of(content.splitlines()[-1], textual=self._textual) or content
+        return value_of(content.splitlines()[-1], wants=self._wants) or content
 
     def _hashed(self) -> list[Statement]:
         found: list[Statement] = []
-        for marker in self._markers():
-            phrase, end = phrase_at(self._text, marker.end())
+        markers = self._markers()
+        for marker, following in zip_longest(markers, markers[1:]):
+            stop = following.start() if following is not None else None
+            phrase, end = phrase_at(self._text, marker.end(), stop)
             bare = phrase.strip(" *_:")
             if HEADING.match(bare) or not bare or phrase.rstrip(" *_").endswith(":"):
                 continue
-            textual = self._textual and not _VALUE_START.match(bare)
-            stated = self._stated(marker.start(), marker.end(), 3, textual=textual)
+            numeric = self._wants == "text" and _VALUE_START.match(bare)
+            stated = self._stated(
+                marker.start(),
+                marker.end(),
+                3,
+                wants="math" if numeric else self._wants,
+                stop=stop,
+            )
             found.append(stated or Statement(marker.start(), end, 3, bare))
         return found
 
@@ -165,19 +184,34 @@ class _Scanner:
 
     def _labelled(self) -> list[Statement]:
         found: list[Statement] = []
-        for label in list(LABEL.finditer(self._text))[-MAX_STATEMENTS:]:
-            weak = label["word"].lower() in ("result", "solution") and not label["final"]
+        labels = list(LABEL.finditer(self._text))[-MAX_STATEMENTS:]
+        stops = [label.start() for label in labels[1:]]
+        for label, stop in zip_longest(labels, stops):
+            weak = label["word"].lower() in _WEAK_WORDS and not label["final"]
             if self._is_idle(label, weak):
                 continue
-            negated = NEGATION.search(label["gap"]) is not None
             final = label["final"] is not None and "final" in label["final"].lower()
-            rank = 1 if weak else 3 if final else 2
-            textual = self._textual and not weak
             stated = self._stated(
-                label.start(), label.end(), rank, textual=textual, negated=negated
+                label.start(),
+                label.end(),
+                1 if weak else 3 if final else 2,
+                wants="math" if weak and self._wants == "text" else self._wants,
+                negated=NEGATION.search(label["gap"] + label["link"]) is not None,
+                stop=stop,
             )
             if stated is not None:
                 found.append(stated)
+        return found
+
+    def _reversed(self) -> list[Statement]:
+        """Return statements of the form "42 is the answer"."""
+        found: list[Statement] = []
+        for match in list(REVERSED.finditer(self._text))[-MAX_STATEMENTS:]:
+            before = self._sentence_before(match.start(), 120)
+            value = value_of(before, wants=self._wants) if re.search(r"\w", before) else None
+            if value is not None and not match["not"] and not SUPPOSED.search(before):
+                start = match.start() - len(before)
+                found.append(Statement(start, match.end(), 2, value))
         return found
 
     def _is_idle(self, label: re.Match[str], weak: bool) -> bool:
@@ -195,7 +229,7 @@ class _Scanner:
 
     def _foreign(self) -> list[Statement]:
         labels = list(FOREIGN_LABEL.finditer(self._text))[-MAX_STATEMENTS:]
-        stated = [self._stated(m.start(), m.end(), 2, textual=self._textual) for m in labels]
+        stated = [self._stated(m.start(), m.end(), 2, wants=self._wants) for m in labels]
         return [statement for statement in stated if statement is not None]
 
     def _boxed(self, claimed: list[Statement]) -> list[Statement]:

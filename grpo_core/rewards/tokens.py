@@ -33,7 +33,10 @@ _SIZING: Final = re.compile(
     r"|mathstrut|boldsymbol|bm)(?![a-zA-Z])"
 )
 _NARROW: Final = re.compile(r"(?<!\\)\\[,;: ]|~|\\(?:thinspace|nobreakspace|hspace\{[^{}]*\})")
+_ORDINAL: Final = r"(?:\\(?:text|textrm|mathrm|rm)\s*\{\s*(?:st|nd|rd|th)\s*\}|(?:st|nd|rd|th))"
 _REWRITES: Final = (
+    (re.compile(rf"(?<=\d)(?:\^\s*\{{?\s*{_ORDINAL}\}}?|\s*{_ORDINAL}(?![a-zA-Z]))"), ""),
+    (re.compile(r"\A(?:\s*\\\\)+|(?:\\\\\s*)+\Z"), ""),
     (re.compile(r"\\!|\\(?:phantom)\{[^{}]*\}|\\[()\[\]]"), ""),
     (re.compile(r"\\q?quad(?![a-zA-Z])"), " "),
     (re.compile(r"\\[dtc]frac(?![a-zA-Z])"), r"\\frac"),
@@ -63,6 +66,11 @@ _TOKEN: Final = re.compile(
 _MAX_TEXT_DEPTH: Final = 8
 
 
+_ELLIPSIS: Final = re.compile(
+    r"(\d*\.\d{0,12}?)(\d{1,6}?)\2{2,}\s*(?:\.\.\.|\u2026|\\[lc]?dots(?![a-zA-Z]))"
+)
+
+
 def clean(text: str) -> str:
     """Return an answer without sizing, delimiters and markup that carry no meaning."""
     text = to_latex(text).strip().strip("`").strip()
@@ -70,6 +78,8 @@ def clean(text: str) -> str:
         text = text[2:-2].strip()
     if "\\" in text or "~" in text:
         text = _NARROW.sub(GROUP_SPACE, _SIZING.sub("", text))
+    if "..." in text or "\u2026" in text or "dots" in text:
+        text = _ELLIPSIS.sub(r"\1\\overline{\2}", text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     return _drop_math_dollars(text).strip()

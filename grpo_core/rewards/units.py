@@ -54,12 +54,12 @@ mass 1000000 tonne
 mass 453.59237 lb lbs pound
 mass 28.349523125 oz ounce
 ton 1 ton
-volume 1 l L liter litre
-volume 1/1000 ml mL milliliter millilitre cc
-volume 3.785411784 gal gallon
-volume 0.946352946 qt quart
-volume 0.473176473 pt pint
-volume 0.2365882365 cup
+length^3 1/1000 l L liter litre
+length^3 1/1000000 ml mL milliliter millilitre cc
+length^3 0.003785411784 gal gallon
+length^3 0.000946352946 qt quart
+length^3 0.000473176473 pt pint
+length^3 0.0002365882365 cup
 dollar 1 $ dollar usd buck
 dollar 1/100 cent \u00a2
 euro 1 \u20ac euro eur
@@ -105,7 +105,8 @@ def _units() -> dict[str, Unit]:
     for line in _TABLE.split("\n"):
         if line:
             dimension, factor, *names = line.split()
-            unit = Unit(((dimension, 1),), Fraction(factor))
+            name, _, power = dimension.partition("^")
+            unit = Unit(((name, int(power or 1)),), Fraction(factor))
             units.update(dict.fromkeys(names, unit))
     return units
 
@@ -118,6 +119,11 @@ def lookup(word: str) -> Unit | None:
         if name in units and (len(name) > 1 or name == word or not name.isalpha()):
             return units[name]
     return None
+
+
+def starts_unit(word: str) -> bool:
+    """Whether a word may begin a unit: a known one, "square", or any noun of three letters."""
+    return len(word) > 2 or word in _POWERS or lookup(word) is not None
 
 
 def is_currency(text: str) -> bool:

@@ -91,8 +91,10 @@ def left_pad(
     """
     longest = max(map(len, prompts))
     padding = [longest - len(prompt) for prompt in prompts]
-    rows = [[pad_token_id] * pad + list(prompt) for pad, prompt in zip(padding, prompts, strict=True)]
-    ids = torch.tensor(rows, device=device)
+    ids = torch.tensor(
+        [[pad_token_id] * (longest - len(prompt)) + list(prompt) for prompt in prompts],
+        device=device,
+    )
     if not any(padding):
         return ids, None
     columns = torch.arange(longest, device=device)

@@ -72,7 +72,8 @@ class HfSampler:
     ) -> Iterator[tuple[tuple[int, int], SampledCompletion]]:
         """Yield ((request, sample), completion) of one batch."""
         device = next(self._model.parameters()).device
-        prompts = left_pad([requests[s.request].prompt_token_ids for s in shares], self._pad, device)
+        texts = [requests[share.request].prompt_token_ids for share in shares]
+        prompts = left_pad(texts, self._pad, device)
         rows = _stack_rows(requests, shares, device)
         try:
             draws = decode(
@@ -94,7 +95,7 @@ def _stack_rows(
     counts = torch.tensor([share.stop - share.start for share in shares])
     asked = [requests[share.request] for share in shares]
     seeds = [
-        seed for request, s in zip(asked, shares, strict=True) for seed in request.seeds[s.start : s.stop]
+        seed for share in shares for seed in requests[share.request].seeds[share.start : share.stop]
     ]
     temperatures = torch.tensor([request.temperature for request in asked])
     budgets = torch.tensor([request.max_completion_tokens for request in asked])

@@ -50,15 +50,16 @@ class BufferedLayer(DynamicLayer):  # type: ignore[misc]
         length = self.get_seq_length()
         num_rows = len(beam_idx)
         if num_rows > self.keys.shape[0]:
-            self._buffers = tuple(buffer.index_select(0, beam_idx) for buffer in self._buffers)
+            keys, values = (buffer.index_select(0, beam_idx) for buffer in self._buffers)
         else:
             place = torch.arange(num_rows, device=beam_idx.device)
             moved = (beam_idx != place).nonzero().squeeze(1)
             source = beam_idx[moved]
             for buffer in self._buffers:
                 buffer[moved, :, :length] = buffer[source, :, :length]
-            self._buffers = tuple(buffer[:num_rows] for buffer in self._buffers)
-        self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
+            keys, values = (buffer[:num_rows] for buffer in self._buffers)
+        self._buffers = (keys, values)
+        self.keys, self.values = keys[:, :, :length], values[:, :, :length]
 
     def _grow(self, key_states: Tensor, value_states: Tensor, start: int, end: int) -> None:
         """Move to buffers of [M, heads, C, head_dim] with C >= end."""

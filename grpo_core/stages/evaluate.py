@@ -1,6 +1,6 @@
 """Stage evaluate: samples of the test problems from one checkpoint, and their verdicts."""
 
-from grpo_core.evaluation.pass_at_k import pass_at_k
+from grpo_core.evaluation import pass_at_k
 from grpo_core.planning.externals import model_directory
 from grpo_core.prompts.ingest import active, draw_limit
 from grpo_core.stages.context import Made, MakeContext

@@ -49,7 +49,9 @@ def run_stage(directory: Path, stage: StageName) -> StageResult:
     resolver = Resolver(session.lake, graph, session.records.pins())
     _require_inputs(graph, stage, resolver)
     results = tuple(_settle(session, resolver, node) for node in graph.of_stage(stage))
-    return StageResult(stage=stage, nodes=results)
+    result = StageResult(stage=stage, nodes=results)
+    write_lake_database(session.lake.catalog(), session.lake.database)
+    return result
 
 
 def _require_inputs(graph: Graph, stage: StageName, resolver: Resolver) -> None:
@@ -109,8 +111,6 @@ def _settle(session: RunSession, resolver: Resolver, node: Node) -> NodeResult:
         finished_at=utc_now(),
     )
     session.records.add(result)
-    if state == "Computed":
-        write_lake_database(session.lake.catalog(), session.lake.database)
     session.progress.emit("stage_finished", **result.model_dump(include=_REPORTED))
     return result
 

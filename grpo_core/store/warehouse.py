@@ -2,128 +2,35 @@
 
 A `Warehouse` makes only the views that a query reads. Queries from people run one SELECT each, with
 DuckDB's configuration locked, no network and no file but the lake's Parquet, so that nothing can be
-written. `write_lake_database` makes the same views for other DuckDB clients.
+written.
 """
 
-import contextlib
-import json
-import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import duckdb
-import pyarrow as pa
 
 from grpo_core.errors import DataContractError
 from grpo_core.store.catalog import Catalog
+from grpo_core.store.connection import check_read_only, connect, duckdb_errors, lock
 from grpo_core.store.queries import SQL_DIRECTORY, Query, closure, order_views, read_queries
 from grpo_core.store.relations import (
     CATALOG_GRAINS,
     attach_files,
     base_files,
-    comment_grains,
     create_catalog_tables,
     create_views,
-    quote,
 )
+from grpo_core.store.results import AuditResult, QueryResult, SqlObject
 
-STORAGE_VERSION = "v1.0.0"
 BATCH_ROWS = 2048
 AUDIT_ROWS = 20
 _WORD = re.compile(r"\w+")
 _LOOKS_AT_ALL = {"show", "query", "query_table", "information_schema", "sqlite_master"}
 _SYSTEM = ("duckdb_", "pg_", "pragma_")
 """Words of queries that see views which they do not name."""
-_READ_ONLY_HINT = "one SELECT (also FROM, WITH, DESCRIBE, SHOW, SUMMARIZE) at a time, nothing else"
-
-
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """Rows that stream from the database; may be read once.
-
-    Args:
-        schema: Arrow schema of the columns.
-        reader: Record batches, in order.
-    """
-
-    schema: pa.Schema
-    reader: pa.RecordBatchReader
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Column names; a query may name two alike."""
-        return tuple(self.schema.names)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as Arrow record batches.
-
-        Raises:
-            DataContractError: When the database fails in the middle, with its own message.
-        """
-        try:
-            yield from self.reader
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise DataContractError(str(error).strip()) from error
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows as tuples of Python values."""
-        for batch in self.batches():
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-    def dicts(self) -> list[dict[str, Any]]:
-        """Return all rows as dictionaries."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows()]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditResult:
-    """What one audit found.
-
-    Args:
-        name: Name of the audit, `assert_…`.
-        severity: `block` or `warn`.
-        num_rows: Offending rows.
-        why: What the audit protects.
-        rows: The first offending rows.
-        sql: The query, to be run again by hand.
-    """
-
-    name: str
-    severity: str
-    num_rows: int
-    why: str
-    rows: tuple[dict[str, Any], ...]
-    sql: str
-
-    @property
-    def is_blocking(self) -> bool:
-        """Whether the audit must fail a run."""
-        return self.num_rows > 0 and self.severity == "block"
-
-
-@dataclass(frozen=True, slots=True)
-class SqlObject:
-    """One view, report or audit, as `grpo sql --list` shows it.
-
-    Args:
-        name: Its name.
-        kind: `table`, `staging`, `run`, `mart`, `report` or `audit`.
-        grain: What one row is.
-        columns: (name, type, meaning) of each column; the type is empty for reports and audits.
-        params: (name, type, meaning) of each parameter.
-        why: What it is for.
-    """
-
-    name: str
-    kind: str
-    grain: str
-    columns: tuple[tuple[str, str, str], ...]
-    params: tuple[tuple[str, str, str], ...]
-    why: str
 
 
 class Warehouse:
@@ -146,9 +53,9 @@ class Warehouse:
         self._views = order_views(self.queries)
         self._files = base_files(catalog)
         self._created: set[str] = set()
-        self._connection = _connect(threads)
+        self._connection = connect(threads)
         create_catalog_tables(self._connection, catalog)
-        _lock(self._connection, self._files)
+        lock(self._connection, self._files)
 
     def __enter__(self) -> Self:
         return self
@@ -166,8 +73,8 @@ class Warehouse:
         Raises:
             DataContractError: When it is anything else, or with DuckDB's message when it fails.
         """
-        with _duckdb_errors():
-            _check_read_only(self._connection, sql)
+        with duckdb_errors():
+            check_read_only(self._connection, sql)
         words = set(_WORD.findall(sql.lower()))
         if words & _LOOKS_AT_ALL or any(word.startswith(_SYSTEM) for word in words):
             words |= self._everything()
@@ -247,7 +154,7 @@ class Warehouse:
 
     def _execute(self, sql: str, names: Iterable[str], params: Mapping[str, Any]) -> QueryResult:
         """Run a query on a cursor of its own, after making what it reads."""
-        with _duckdb_errors():
+        with duckdb_errors():
             self._prepare(names)
             cursor = self._connection.cursor()
             reader = cursor.sql(sql, params=dict(params)).to_arrow_reader(BATCH_ROWS)
@@ -271,135 +178,6 @@ class Warehouse:
         for table, column, kind in rows:
             types.setdefault(table, {})[column] = kind
         return types
-
-
-def audit_run(
-    catalog: Catalog,
-    run: str,
-    params: Mapping[str, Any] | None = None,
-    *,
-    deep: bool = False,
-    sql_directory: Path = SQL_DIRECTORY,
-) -> list[AuditResult]:
-    """Run the audits over the artefacts that the latest attempt of one run uses.
-
-    Raises:
-        DataContractError: When the catalog knows no such run, or an audit cannot run.
-    """
-    with Warehouse(restrict_to_run(catalog, run), sql_directory=sql_directory) as warehouse:
-        return warehouse.run_audits(params, deep=deep)
-
-
-def restrict_to_run(catalog: Catalog, run: str) -> Catalog:
-    """Keep what the latest attempt of a run uses.
-
-    Raises:
-        DataContractError: When the catalog knows no such run.
-    """
-    nodes = [node for node in catalog.run_artifacts if node.run == run]
-    if not nodes:
-        known = ", ".join(sorted({node.run for node in catalog.run_artifacts})) or "none"
-        raise DataContractError(f"no run is named {run!r}", hint=f"runs: {known}")
-    attempt = max(node.attempt for node in nodes)
-    nodes = [node for node in nodes if node.attempt == attempt]
-    used = {(node.key, node.content) for node in nodes}
-    return Catalog(
-        entries=tuple(entry for entry in catalog.entries if (entry.key, entry.content) in used),
-        damaged=tuple(entry for entry in catalog.damaged if entry.key in {k for k, _ in used}),
-        run_artifacts=tuple(nodes),
-        live_files=catalog.live_files,
-    )
-
-
-def write_lake_database(
-    catalog: Catalog, path: Path, *, sql_directory: Path = SQL_DIRECTORY
-) -> None:
-    """Write `lake.duckdb`: the views for other DuckDB clients, in a file that 1.0 can open.
-
-    The file is made beside `path` and renamed over it; a client that has the old one open keeps
-    reading it. A write-ahead log that a client left behind belongs to the old file and goes.
-
-    Raises:
-        DataContractError: With DuckDB's message when the views cannot be made.
-    """
-    views = order_views(read_queries(sql_directory))
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-        fresh = Path(scratch) / path.name
-        with contextlib.closing(_connect(None)) as connection, _duckdb_errors():
-            connection.execute(
-                f"attach {quote(str(fresh))} as lake (storage_version '{STORAGE_VERSION}')"
-            )
-            connection.execute("use lake")
-            files = base_files(catalog)
-            create_catalog_tables(connection, catalog)
-            create_views(connection, files, views)
-            attach_files(connection, files)
-            comment_grains(connection, views)
-            connection.execute("use memory")
-            connection.execute("detach lake")
-        path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
-        os.replace(fresh, path)
-
-
-@contextlib.contextmanager
-def _duckdb_errors() -> Iterator[None]:
-    """Turn DuckDB's errors into the product's, message unchanged."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise DataContractError(str(error).strip()) from error
-
-
-def _connect(threads: int | None) -> Any:
-    """An in-memory database that loads no extension and sees no Python variable."""
-    config: dict[str, Any] = {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-        "temp_directory": os.path.join(tempfile.gettempdir(), f"grpo-sql-{os.getpid()}"),
-    }
-    if threads is not None:
-        config["threads"] = threads
-    connection = duckdb.connect(":memory:", config=config)
-    connection.execute("set timezone = 'UTC'")
-    return connection
-
-
-def _lock(connection: Any, files: Mapping[str, Sequence[str]]) -> None:
-    """Allow the lake's Parquet files, no other file, no network and no change of settings."""
-    paths = ", ".join(quote(path) for paths in files.values() for path in paths)
-    connection.execute(f"set allowed_paths = [{paths}]")
-    connection.execute("set enable_external_access = false")
-    connection.execute("set lock_configuration = true")
-
-
-def _check_read_only(connection: Any, sql: str) -> None:
-    """Refuse all but one SELECT, also writes inside its CTEs (`with x as (copy …)`)."""
-    statements = connection.extract_statements(sql)
-    if len(statements) != 1:
-        raise DataContractError(f"got {len(statements)} statements", hint=_READ_ONLY_HINT)
-    if statements[0].type != duckdb.StatementType.SELECT:
-        raise DataContractError(
-            f"{statements[0].type.name} is not a read-only query", hint=_READ_ONLY_HINT
-        )
-    text = statements[0].query
-    tree = connection.execute("select json_serialize_sql($sql)", {"sql": text}).fetchone()[0]
-    writes = sorted({node for node in _node_types(json.loads(tree)) if "_QUERY_" in node})
-    if writes:
-        verb = writes[0].partition("_")[0]
-        raise DataContractError(f"{verb} is not a read-only query", hint=_READ_ONLY_HINT)
-
-
-def _node_types(tree: Any) -> Iterator[str]:
-    """Yield the type of every node of a serialised statement."""
-    if isinstance(tree, dict):
-        if isinstance(tree.get("type"), str):
-            yield tree["type"]
-        for value in tree.values():
-            yield from _node_types(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _node_types(value)
 
 
 def _count_rows(result: QueryResult) -> tuple[int, tuple[dict[str, Any], ...]]:

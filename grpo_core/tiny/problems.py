@@ -26,8 +26,8 @@ TOKENS: Mapping[int, tuple[int, int]] = {1: (1, 24), 2: (25, 40), 3: (25, 40), 4
 LENGTH_WEIGHTS: Mapping[int, float] = {1: 0.3, 2: 0.3, 3: 0.2, 4: 0.2}
 """steps -> share of the problems."""
 
-SIZES = (9, 30, 99)
-"""The largest number of a story; factors and divisors stay at most 9."""
+SIZE_WEIGHTS: Mapping[int, float] = {9: 0.5, 20: 0.3, 99: 0.2}
+"""Largest number of a story -> share; factors and divisors stay at most 9."""
 
 _MAX_FACTOR = 9
 _TRIES = 60
@@ -108,11 +108,10 @@ def solve(steps: Sequence[Step], numbers: Mapping[str, int]) -> tuple[Line, ...]
 
 def draw_problem(rng: random.Random) -> Problem:
     """One problem; its number of steps follows `LENGTH_WEIGHTS`."""
-    weights = list(LENGTH_WEIGHTS.values())
-    length = rng.choices(list(LENGTH_WEIGHTS), weights)[0]
+    length = _weighted(rng, LENGTH_WEIGHTS)
     while True:
         skeleton = draw_skeleton(rng, length)
-        limits = _limits(skeleton, rng.choice(SIZES))
+        limits = _limits(skeleton, _weighted(rng, SIZE_WEIGHTS))
         for _ in range(_TRIES):
             numbers = {letter: rng.randint(2, most) for letter, most in limits.items()}
             lines = solve(skeleton.steps, numbers)
@@ -126,7 +125,7 @@ def _limits(skeleton: Skeleton, size: int) -> dict[str, int]:
     for step in skeleton.steps:
         if step.op in "*/":
             limits[step.right] = _MAX_FACTOR
-        limits.setdefault(step.left, SIZES[-1] if step.right.startswith("x") else size)
+        limits.setdefault(step.left, max(SIZE_WEIGHTS) if step.right.startswith("x") else size)
         limits.setdefault(step.right, size)
     return {letter: limits[letter] for letter in sorted(limits) if not letter.startswith("x")}
 
@@ -139,6 +138,10 @@ def _told(
     question = skeleton.text.format(p=p, q=q, t=thing, **numbers)
     unit = (skeleton.thing or thing).many
     return Problem(question, skeleton, numbers, lines, unit)
+
+
+def _weighted(rng: random.Random, weights: Mapping[int, float]) -> int:
+    return rng.choices(list(weights), list(weights.values()))[0]
 
 
 def _two(rng: random.Random, people: Sequence[Person]) -> tuple[Person, Person]:

@@ -1,11 +1,6 @@
-"""The supervised warm start: a small Llama that imitates the demonstrations.
-
-Every batch is drawn anew, so no demonstration is seen twice on purpose, and none has the story
-skeleton and the numbers of a shipped problem.
-"""
+"""The supervised warm start: a small Llama imitates demonstrations and practises arithmetic."""
 
 import logging
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +8,18 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from grpo_core.tiny.demonstrations import Carelessness, Demonstration, demonstrate
+from grpo_core.tiny.batches import (
+    Batch,
+    demonstration_batches,
+    draw_demonstrations,
+    drill_batches,
+)
+from grpo_core.tiny.demonstrations import Carelessness
 from grpo_core.tiny.muon import Muon
-from grpo_core.tiny.splits import draw_splits, draw_unseen
 from grpo_core.tiny.tokenizer import MAX_TOKENS, build_tokenizer
 
 logger = logging.getLogger(__name__)
 
-IGNORED = -100
-POOL_BATCHES = 8
 _LOG_EVERY_STEPS = 50
 
 
@@ -31,7 +29,8 @@ class WarmStart:
 
     Attributes:
         steps: Optimiser steps.
-        batch: Demonstrations a step.
+        batch: Demonstrations in every other step.
+        drills: Rows of drills in every other step.
         muon_learning_rate: Peak for the weights of the layers.
         adamw_learning_rate: Peak for the embeddings and norms.
         warmup_steps: Steps in which the rate rises.
@@ -41,6 +40,7 @@ class WarmStart:
 
     steps: int = 1500
     batch: int = 32
+    drills: int = 24
     muon_learning_rate: float = 0.02
     adamw_learning_rate: float = 4e-3
     warmup_steps: int = 50
@@ -86,58 +86,6 @@ def build_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausal
     return model
 
 
-def draw_demonstrations(recipe: WarmStart, seed: int) -> Iterator[Demonstration]:
-    """Demonstrations without end, of problems that are in none of the shipped splits."""
-    shipped = {
-        problem.signature for split in draw_splits(recipe.data_seed).values() for problem in split
-    }
-    rng = random.Random(f"{seed}/warm-start")
-    while True:
-        yield demonstrate(rng, draw_unseen(rng, shipped), recipe.carelessness)
-
-
-def to_batch(
-    tokenizer: PreTrainedTokenizerFast, demonstrations: list[Demonstration]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and labels, both int64 `[B, P + T]`, padded on the right.
-
-    Only completion tokens and the end token carry a label.
-    """
-    prompts = tokenizer([item.prompt for item in demonstrations]).input_ids
-    texts = [item.completion for item in demonstrations]
-    completions = tokenizer(texts, add_special_tokens=False).input_ids
-    rows = [
-        (prompt, [*completion, tokenizer.eos_token_id])
-        for prompt, completion in zip(prompts, completions, strict=True)
-    ]
-    width = max(len(prompt) + len(completion) for prompt, completion in rows)
-    ids = torch.full((len(rows), width), tokenizer.pad_token_id)
-    labels = torch.full((len(rows), width), IGNORED)
-    for index, (prompt, completion) in enumerate(rows):
-        end = len(prompt) + len(completion)
-        ids[index, :end] = torch.tensor(prompt + completion)
-        labels[index, len(prompt) : end] = torch.tensor(completion)
-    return ids, labels
-
-
-def draw_batches(
-    tokenizer: PreTrainedTokenizerFast, recipe: WarmStart, seed: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches without end, each of demonstrations of about the same length.
-
-    Lengths are sorted within a pool of `POOL_BATCHES` batches, which halves the padding.
-    """
-    demonstrations = draw_demonstrations(recipe, seed)
-    rng = random.Random(f"{seed}/batches")
-    while True:
-        pool = [next(demonstrations) for _ in range(POOL_BATCHES * recipe.batch)]
-        pool.sort(key=lambda item: len(item.prompt.split()) + len(item.completion))
-        starts = list(range(0, len(pool), recipe.batch))
-        rng.shuffle(starts)
-        for start in starts:
-            yield to_batch(tokenizer, pool[start : start + recipe.batch])
-
-
 def train(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: WarmStart, seed: int
 ) -> Iterator[float]:
@@ -145,7 +93,7 @@ def train(
     matrices, others = _parameters(model)
     muon = Muon(matrices)
     adamw = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0)
-    batches = draw_batches(tokenizer, recipe, seed)
+    batches = _alternating(tokenizer, recipe, seed)
     model.train()
     for step in range(recipe.steps):
         ids, labels = next(batches)
@@ -159,6 +107,18 @@ def train(
         muon.step(share * recipe.muon_learning_rate)
         adamw.step()
         yield loss.item()
+
+
+def _alternating(
+    tokenizer: PreTrainedTokenizerFast, recipe: WarmStart, seed: int
+) -> Iterator[Batch]:
+    """Demonstrations in one step, drills in the next."""
+    shown = draw_demonstrations(recipe.carelessness, seed, data_seed=recipe.data_seed)
+    demonstrations = demonstration_batches(tokenizer, shown, recipe.batch)
+    drills = drill_batches(tokenizer, seed, recipe.drills)
+    while True:
+        yield next(demonstrations)
+        yield next(drills)
 
 
 def _parameters(

@@ -34,8 +34,8 @@ edged as (
             when n - num_null <= 0 then 'unknown'
             when num_correct = 0 then 'unsolved'
             when num_correct = n - num_null then 'solved'
-            when num_correct / (n - num_null) <= $hard_max::double then 'hard'
-            when num_correct / (n - num_null) <= $medium_max::double then 'medium'
+            when num_correct / nullif(n - num_null, 0) <= $hard_max::double then 'hard'
+            when num_correct / nullif(n - num_null, 0) <= $medium_max::double then 'medium'
             else 'easy'
         end as expected
     from bands

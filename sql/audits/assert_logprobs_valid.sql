@@ -62,7 +62,7 @@ scored as (
         old_logprob_max as highest,
         old_logprob_sum as total
     from rollouts
-    where drop_reason is null
+    where drop_reason is null or old_logprob_sum is not null
 )
 
 select

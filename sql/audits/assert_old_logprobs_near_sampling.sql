@@ -35,5 +35,7 @@ select
     max(gap) as max_gap_nats
 from gaps
 group by artifact_key, artifact_content, phase, step
-having (isfinite(avg(gap)) and avg(gap) <= $sampler_gap_nats::double) is not true
+having
+    count(gap) > 0
+    and (isfinite(avg(gap)) and avg(gap) <= $sampler_gap_nats::double) is not true
 order by artifact_key, phase, step

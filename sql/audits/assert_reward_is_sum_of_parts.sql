@@ -12,7 +12,7 @@
 --     group_index: group
 --     sample_index: rollout
 --     reward: as stored
---     expected: base reward plus the parts
+--     expected: reward_base plus the parts
 with
 
 summed as (

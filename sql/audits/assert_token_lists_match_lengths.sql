@@ -71,7 +71,7 @@ measured as (
         len(prompt_token_ids) as num_prompt_ids,
         len(old_logprobs) as num_logprobs
     from rollouts
-    where drop_reason is null
+    where drop_reason is null or old_logprob_sum is not null
 )
 
 select

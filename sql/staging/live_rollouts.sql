@@ -31,7 +31,7 @@
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
 --     verifier_version: version of the verifier
---     old_logprobs: log-probs from the trainer before the first update, [T], nats
+--     old_logprobs: from the trainer before the first update, [T], nats; null when not scored
 --     old_logprob_sum: their sum, nats
 --     old_logprob_min: their minimum, nats
 --     old_logprob_max: their maximum, nats
@@ -39,11 +39,12 @@
 --     ref_row_key: row of the ref-logprob cache; empty without a reference
 --     ref_logprob_sum: sum of the reference log-probs, nats
 --     reward_graded: reward_raw with process credit; null when there is none
+--     reward_base: verdict or graded reward on the configured scale; the parts add to it
 --     reward_overlong: soft overlong punishment, in [-1, 0]
 --     reward_repetition: repetition part
 --     reward_format: format part
 --     reward_language: language part
---     reward_length: group-relative length part, <= 0
+--     reward_length: bonus for unused budget of correct completions, >= 0
 --     reward_kl: KL penalty when the KL term is in the reward, <= 0
 --     reward: reward after shaping; null when undecided
 --     advantage: group-relative advantage
@@ -88,6 +89,7 @@ select
     ref_row_key,
     ref_logprob_sum,
     reward_graded,
+    reward_base,
     reward_overlong,
     reward_repetition,
     reward_format,

@@ -37,53 +37,53 @@ class Mutator(ast.NodeTransformer):
         self.seen = 0
         self.fault = ""
 
-    def _hit(self, node: ast.AST, fault: str) -> bool:
+    def _hit(self, fault: str) -> bool:
         self.seen += 1
         if self.seen - 1 != self.number:
             return False
-        self.fault = f"line {getattr(node, 'lineno', 0)}: {fault}"
+        self.fault = fault
         return True
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         other = SWAPPED_OPERATORS.get(type(node.op))
         # `int | None` in annotations is no arithmetic.
-        if other is not None and not _is_annotation(node):
-            if self._hit(node, f"{type(node.op).__name__} -> {other.__name__}"):
-                node.op = other()
+        if other is None or _is_annotation(node):
+            return node
+        if self._hit(f"{type(node.op).__name__} -> {other.__name__}: {ast.unparse(node)}"):
+            node.op = other()
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         other = SWAPPED_OPERATORS.get(type(node.ops[0]))
-        if other is not None and self._hit(node, f"{ast.unparse(node)} negated"):
+        if other is not None and self._hit(f"negated {ast.unparse(node)}"):
             node.ops = [other(), *node.ops[1:]]
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.op, (ast.USub, ast.Invert, ast.Not)):
-            if self._hit(node, f"dropped {type(node.op).__name__} of {ast.unparse(node.operand)}"):
-                return node.operand
-        return node
+        if not isinstance(node.op, (ast.USub, ast.Invert, ast.Not)):
+            return node
+        return node.operand if self._hit(f"dropped sign: {ast.unparse(node)}") else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = ast.unparse(node.func)
-        if name == "masked" and self._hit(node, f"dropped {ast.unparse(node)}"):
+        if name == "masked" and self._hit(f"dropped {ast.unparse(node)}"):
             return node.args[0]
-        if name.endswith(".detach") and self._hit(node, f"dropped detach: {ast.unparse(node)}"):
+        if name.endswith(".detach") and self._hit(f"dropped detach: {ast.unparse(node)}"):
             return node.func.value  # type: ignore[attr-defined]
-        if name.endswith((".clamp", ".clamp_")) and self._hit(node, f"dropped {ast.unparse(node)}"):
+        if name.endswith((".clamp", ".clamp_")) and self._hit(f"dropped {ast.unparse(node)}"):
             return node.func.value  # type: ignore[attr-defined]
-        if name == "torch.where" and len(node.args) == 3:
-            if self._hit(node, f"swapped branches of {ast.unparse(node)}"):
-                node.args[1], node.args[2] = node.args[2], node.args[1]
+        is_choice = name == "torch.where" and len(node.args) == 3
+        if is_choice and self._hit(f"swapped branches: {ast.unparse(node)}"):
+            node.args[1], node.args[2] = node.args[2], node.args[1]
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        if node.attr in SWAPPED_NAMES and self._hit(node, f"{node.attr} swapped"):
+        if node.attr in SWAPPED_NAMES and self._hit(f"swapped {ast.unparse(node)}"):
             node.attr = SWAPPED_NAMES[node.attr]
         return node
 

@@ -38,6 +38,15 @@ def f64(values: object) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def refused(call: Callable[..., object], *arguments: object, **options: object) -> None:
+    """Asserts that a call raises DataContractError."""
+    try:
+        call(*arguments, **options)
+    except DataContractError:
+        return
+    raise AssertionError(f"accepted {arguments} {options}")
+
+
 def loss_of(
     o: SimpleNamespace,
     config: LossConfig,
@@ -648,11 +657,7 @@ def masks_by_length(o: SimpleNamespace) -> None:
     left = mask(lengths, 3, side="left")
     assert left.int().tolist() == [[0, 1, 1], [0, 0, 0], [1, 1, 1]]
     for bad in ([-1, 2], [1, 4]):
-        try:
-            mask(torch.tensor(bad), 3)
-        except DataContractError:
-            continue
-        raise AssertionError(bad)
+        refused(mask, torch.tensor(bad), 3)
     ids = torch.tensor([[5, 6, 2, 2, 2], [5, 3, 7, 2, 0], [5, 6, 7, 8, 9]])
     ends = o.masks.until_eos_mask(ids, [2, 3])
     assert ends.int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]]
@@ -910,6 +915,68 @@ def logprobs_of_three_tokens(o: SimpleNamespace) -> None:
 
 
 @golden
+def logprobs_of_large_logits(o: SimpleNamespace) -> None:
+    hidden = f64([[1000.0]]).requires_grad_()
+    weight = f64([[1.0], [0.0], [1.0]])
+    run = o.logprobs.selective_logprobs
+    logprobs, entropy = run(hidden, weight, torch.tensor([1]), temperature=2.0)
+    close(logprobs.detach(), [-500.0 - math.log(2.0)])
+    close(entropy, [math.log(2.0)])
+    close(torch.autograd.grad(logprobs.sum(), hidden)[0], [[-0.5]])
+    cut = o.logprobs.HeadSpec(bias=f64([0.0, float("-inf"), 0.0]))
+    logprobs, entropy = run(hidden.detach(), weight, torch.tensor([2]), head=cut)
+    close(logprobs, [-math.log(2.0)])
+    close(entropy, [math.log(2.0)])
+
+
+@golden
+def logprobs_in_blocks_of_the_vocabulary(o: SimpleNamespace) -> None:
+    # Four tokens with probabilities 0.4, 0.3, 0.2, 0.1, projected three columns at a time.
+    p = f64([0.4, 0.3, 0.2, 0.1])
+    weight = p.log().reshape(4, 1)
+    bias = torch.zeros(4, dtype=torch.float64)
+    head = o.projection.Head(weight, bias, 1.0, None)
+    plan = o.projection.ProjectionPlan(2, 3, 9, torch.float64)
+    hidden, ids = f64([[1.0], [1.0], [1.0]]), torch.tensor([3, 0, 2])
+    inverse = f64([1.0, 1.0, 2.0])
+    rows = o.projection.forward_rows(hidden, head, ids, inverse, plan, True)
+    squares = p.square() / p.square().sum()
+    close(rows.logprobs, [math.log(0.1), math.log(0.4), float(squares[2].log())])
+    entropy = float(-(p * p.log()).sum())
+    close(rows.entropy, [entropy] * 3)
+    close(rows.tempered_entropy[2], -(squares * squares.log()).sum())
+    pull = 2.0 * (p[2].log() - (squares * p.log()).sum())
+    expected = [math.log(0.1) + entropy, math.log(0.4) + entropy, float(pull)]
+    close(rows.row_gradient[:, 0], expected)
+    incoming = f64([1.0, 10.0, 0.5])
+    to_weight, to_bias = o.projection.backward_head(
+        hidden, head, ids, inverse, rows.offset, rows.log_sum, incoming, plan
+    )
+    hot = torch.eye(4, dtype=torch.float64)
+    total = (hot[3] - p) + 10.0 * (hot[0] - p) + 0.5 * 2.0 * (hot[2] - squares)
+    close(to_weight[:, 0], total)
+    close(to_bias, total)
+    half = o.projection.Head(weight.to(torch.float32), None, 1.0, None)
+    again = o.projection.forward_rows(hidden, half, ids, inverse, plan, True)
+    close(again.row_gradient[:, 0], expected, 1e-6)
+    to_half, nothing = o.projection.backward_head(
+        hidden, half, ids, inverse, again.offset, again.log_sum, incoming, plan
+    )
+    assert nothing is None
+    close(to_half[:, 0], total, 1e-6)
+
+
+@golden
+def ids_outside_the_vocabulary_are_refused(o: SimpleNamespace) -> None:
+    hidden, weight = f64([[1.0], [1.0]]), f64([[0.1], [0.2], [0.3]])
+    for ids in ([0, 3], [-1, 2]):
+        refused(o.logprobs.selective_logprobs, hidden, weight, torch.tensor(ids))
+    refused(o.logprobs.selective_logprobs, hidden, weight, torch.tensor([0, 1]), chunk_tokens=0)
+    refused(o.logprobs.selective_logprobs, hidden, weight, torch.tensor([0, 1]), temperature=0.0)
+    o.logprobs.selective_logprobs(hidden, weight, torch.tensor([0, 2]))
+
+
+@golden
 def logprobs_at_a_temperature(o: SimpleNamespace) -> None:
     # At temperature 2 probabilities are proportional to their roots: sqrt(0.64), sqrt(0.36).
     p = f64([0.64, 0.36])
@@ -923,6 +990,8 @@ def logprobs_at_a_temperature(o: SimpleNamespace) -> None:
     entropy = float(-(p * p.log()).sum())
     close(result.policy_entropy_nats, [entropy, entropy])
     close(result.sampling_entropy_nats, [float(-(q * q.log()).sum()), entropy])
+    both = o.logprobs.token_logprobs(hidden, weight, torch.tensor([0, 1]), temperature=2.0)
+    close(both.logprobs.detach(), q.log())
     slopes = torch.autograd.grad(result.logprobs[0], (hidden, weight))
     close(slopes[0], [[float(p[0].log() - (q * p.log()).sum()) / 2.0], [0.0]])
     close(slopes[1][:, 0], [float(1 - q[0]) / 2.0, -float(q[1]) / 2.0])

@@ -27,8 +27,7 @@ from grpo_core.objective.reference import group_advantages as defined_advantages
 from grpo_core.objective.verify import Arrangement, run_arrangement
 
 torch.set_num_threads(1)
-settings.register_profile("objective", max_examples=40, deadline=None, derandomize=True)
-settings.load_profile("objective")
+steady = settings(max_examples=40, deadline=None, derandomize=True)
 
 METHODS = ("grpo", "dapo", "dr_grpo", "gspo", "gspo_token", "cispo")
 rewards = st.lists(
@@ -62,6 +61,7 @@ def whole(step):
 # ---- advantages
 
 
+@steady
 @given(rewards, stds, baselines, st.integers(-8, 8))
 def test_a_constant_in_the_reward_changes_no_advantage(values, std, baseline, shift):
     options = {"std": std, "baseline": baseline}
@@ -69,6 +69,7 @@ def test_a_constant_in_the_reward_changes_no_advantage(values, std, baseline, sh
     torch.testing.assert_close(shifted, group_advantages(f64(values), **options))
 
 
+@steady
 @given(rewards, baselines, st.sampled_from([0.125, 2.0, 64.0]))
 def test_a_factor_in_the_reward_cancels_in_the_deviation(values, baseline, factor):
     plain = group_advantages(f64(values), baseline=baseline, eps=0.0)
@@ -80,6 +81,7 @@ def test_a_factor_in_the_reward_cancels_in_the_deviation(values, baseline, facto
     )
 
 
+@steady
 @given(rewards, stds, baselines, st.permutations(range(4)), seeds)
 def test_order_of_rollouts_and_groups_is_kept(values, std, baseline, order, seed):
     options = {"std": std, "baseline": baseline}
@@ -88,12 +90,14 @@ def test_order_of_rollouts_and_groups_is_kept(values, std, baseline, order, seed
     torch.testing.assert_close(moved, group_advantages(f64(values), **options)[groups][:, order])
 
 
+@steady
 @given(rewards, stds)
 def test_advantages_of_a_group_sum_to_zero(values, std):
     sums = group_advantages(f64(values), std=std).sum(dim=1)
     torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0.0, atol=1e-9)
 
 
+@steady
 @given(rewards, stds, st.lists(st.floats(0.1, 1.0), min_size=4, max_size=4))
 def test_weighted_advantages_of_a_group_sum_to_zero(values, std, weights):
     confidence = f64([weights] * len(values))
@@ -101,6 +105,7 @@ def test_weighted_advantages_of_a_group_sum_to_zero(values, std, weights):
     torch.testing.assert_close(sums, torch.zeros_like(sums), rtol=0.0, atol=1e-9)
 
 
+@steady
 @given(rewards, stds, baselines, st.floats(0.2, 5.0))
 def test_equal_weights_change_direction_of_nothing(values, std, baseline, weight):
     options = {"std": std, "baseline": baseline, "eps": 0.0}
@@ -108,6 +113,7 @@ def test_equal_weights_change_direction_of_nothing(values, std, baseline, weight
     torch.testing.assert_close(even, weight * group_advantages(f64(values), **options))
 
 
+@steady
 @given(nullable, stds)
 def test_nulls_change_nothing_for_the_others(values, std):
     known = [value for value in values if value is not None]
@@ -118,6 +124,7 @@ def test_nulls_change_nothing_for_the_others(values, std):
         torch.testing.assert_close(kept, group_advantages([known], std=std)[0])
 
 
+@steady
 @given(nullable, stds)
 def test_advantages_equal_their_definition(values, std):
     expected = f64(defined_advantages(values, std=std))
@@ -126,6 +133,7 @@ def test_advantages_equal_their_definition(values, std):
     )
 
 
+@steady
 @given(rewards, st.floats(0.0, 1.0))
 def test_a_band_only_lifts_negative_advantages(values, band):
     plain = group_advantages(f64(values), std="none")
@@ -137,6 +145,7 @@ def test_a_band_only_lifts_negative_advantages(values, band):
 # ---- loss
 
 
+@steady
 @given(methods, seeds, st.integers(0, 4), st.integers(0, 4))
 def test_padding_changes_nothing(method, seed, left, right):
     step, config = generate_step(seed, drift=drift(method)), resolved(method)
@@ -147,6 +156,7 @@ def test_padding_changes_nothing(method, seed, left, right):
     torch.testing.assert_close(moved, gradient, rtol=1e-5, atol=1e-9)
 
 
+@steady
 @given(methods, seeds, st.integers(1, 16))
 def test_any_split_in_any_order_adds_up(method, seed, size):
     step, config = generate_step(seed, drift=drift(method), per_token=True), resolved(method)
@@ -158,6 +168,7 @@ def test_any_split_in_any_order_adds_up(method, seed, size):
     torch.testing.assert_close(accumulated, gradient, rtol=1e-5, atol=1e-9)
 
 
+@steady
 @given(methods, seeds)
 def test_ratio_one_gives_the_policy_gradient(method, seed):
     # d loss / d logprobs = -weight x advantage, whatever the method clips or caps.
@@ -171,6 +182,7 @@ def test_ratio_one_gives_the_policy_gradient(method, seed):
     torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-9)
 
 
+@steady
 @given(methods, seeds)
 def test_advantages_of_zero_give_no_gradient(method, seed):
     step = generate_step(seed, drift=drift(method))
@@ -180,6 +192,7 @@ def test_advantages_of_zero_give_no_gradient(method, seed):
     assert float(gradient.abs().max()) == 0.0
 
 
+@steady
 @given(methods, seeds)
 def test_gradient_never_pushes_against_the_advantage(method, seed):
     step = generate_step(seed, drift=drift(method))
@@ -188,6 +201,7 @@ def test_gradient_never_pushes_against_the_advantage(method, seed):
     assert float(push.min()) >= 0.0
 
 
+@steady
 @given(seeds, st.sampled_from(["token_mean", "sequence_mean", "prompt_mean"]))
 def test_weights_of_a_mean_sum_to_one(seed, aggregation):
     step = generate_step(seed)
@@ -197,6 +211,7 @@ def test_weights_of_a_mean_sum_to_one(seed, aggregation):
     assert math.isclose(float(output.token_weights.sum()), 1.0, rel_tol=1e-5)
 
 
+@steady
 @given(seeds)
 def test_equal_lengths_make_the_means_equal(seed):
     draw = torch.Generator().manual_seed(seed)
@@ -219,6 +234,7 @@ def test_equal_lengths_make_the_means_equal(seed):
     assert max(losses) - min(losses) < 1e-6
 
 
+@steady
 @given(seeds, st.integers(1, 16))
 def test_totals_of_ranks_are_those_of_the_step(seed, size):
     step = generate_step(seed)
@@ -250,6 +266,7 @@ def distributions(first, second):
     return torch.log_softmax(f64(first[:size]), 0), torch.log_softmax(f64(second[:size]), 0)
 
 
+@steady
 @given(logits, logits)
 def test_k1_and_k3_are_unbiased_and_k3_is_never_negative(first, second):
     policy, reference = distributions(first, second)
@@ -270,6 +287,7 @@ def expected_gradient(policy_logits, reference, kl):
     return values.grad
 
 
+@steady
 @given(logits, logits)
 def test_gradients_of_kl_losses_are_what_the_docs_say(first, second):
     size = min(len(first), len(second))
@@ -295,6 +313,7 @@ def test_gradients_of_kl_losses_are_what_the_docs_say(first, second):
     torch.testing.assert_close(gradient(kind="k1", importance_corrected=True), reverse, **same)
 
 
+@steady
 @given(st.floats(-300, 300))
 def test_tails_are_finite_and_monotone(gap):
     x = torch.tensor([gap, gap + 1.0], dtype=torch.float32, requires_grad=True)
@@ -308,6 +327,7 @@ def test_tails_are_finite_and_monotone(gap):
     assert float(estimate.min()) >= 0.0
 
 
+@steady
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=30))
 def test_the_controlled_beta_stays_within_bounds(measured):
     budget = {"nats": 0.1, "beta_min": 0.001, "beta_max": 0.5}
@@ -318,6 +338,7 @@ def test_the_controlled_beta_stays_within_bounds(measured):
         assert 0.001 <= state.beta <= 0.5
 
 
+@steady
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.0, 0.99), st.floats(0.0, 0.99))
 def test_scheduled_beta_never_rises(first, second, start, factor):
     config = KlConfig(place="loss", beta=0.1, relax_start=start, relax_factor=factor)
@@ -329,6 +350,7 @@ def test_scheduled_beta_never_rises(first, second, start, factor):
 # ---- masks, overlong, log-probs
 
 
+@steady
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.integers(6, 9))
 def test_length_masks_of_both_sides_mirror_each_other(lengths, width):
     counts = torch.tensor(lengths)
@@ -337,6 +359,7 @@ def test_length_masks_of_both_sides_mirror_each_other(lengths, width):
     assert torch.equal(right.flip(1), length_mask(counts, width, side="left"))
 
 
+@steady
 @given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 400))
 def test_overlong_penalty_falls_from_zero_to_minus_one(limit, buffer, length):
     buffer = min(buffer, limit)
@@ -345,6 +368,7 @@ def test_overlong_penalty_falls_from_zero_to_minus_one(limit, buffer, length):
     assert overlong_penalty(limit - buffer, max_length=limit, buffer=buffer) == 0.0
 
 
+@steady
 @given(seeds, st.integers(1, 9), st.sampled_from([0.5, 1.0, 1.5]))
 def test_chunked_logprobs_are_log_softmax(seed, chunk, temperature):
     draw = torch.Generator().manual_seed(seed)

@@ -352,6 +352,7 @@ class _Maker:
                     "ref_row_key": digest(prompt_id, step, index),
                     "ref_logprob_sum": float(old.sum()) - 0.1,
                     "reward_graded": None,
+                    "reward_base": raw,
                     "reward_overlong": overlong,
                     "reward_repetition": 0.0,
                     "reward_format": 0.0,

@@ -7,9 +7,11 @@ import pytest
 from lake_fixture import LakeFixture, make_lake
 from mutations import MUTATIONS, Mutation
 
+from grpo_core.audits import audit_run
 from grpo_core.store.catalog import Catalog
 from grpo_core.store.queries import read_queries
-from grpo_core.store.warehouse import AuditResult, Warehouse, audit_run
+from grpo_core.store.results import AuditResult
+from grpo_core.store.warehouse import Warehouse
 
 AUDITS = {name: query for name, query in read_queries().items() if query.kind == "audit"}
 PARAMS = {

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from lake_fixture import make_lake
 
+from grpo_core.audits import audit_run
 from grpo_core.store.queries import SQL_DIRECTORY
-from grpo_core.store.warehouse import Warehouse, audit_run
+from grpo_core.store.warehouse import Warehouse
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

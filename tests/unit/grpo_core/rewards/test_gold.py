@@ -28,6 +28,7 @@ from grpo_core.rewards import Label, check_gold, grade
         ("2:3", "ratio"),
         ("2,1", "tuple"),
         (r"\frac{1}{2^{99}}", None),
+        (r"\int_0^1 x^2 dx", None),
     ],
 )
 def test_good_golds(gold: str, answer_type: str | None) -> None:
@@ -46,6 +47,7 @@ def test_good_golds(gold: str, answer_type: str | None) -> None:
         ("perhaps", "choice", "as choice"),
         ("5", "equation", "as equation"),
         ("42", "nmber", "unknown answer_type"),
+        (r"\int \frac{", None, "cannot be read"),
     ],
 )
 def test_bad_golds(gold: str, answer_type: str | None, word: str) -> None:

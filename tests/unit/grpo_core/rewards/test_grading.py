@@ -6,9 +6,12 @@ import pytest
 
 from grpo_core.rewards import grade
 from tests.unit.grpo_core.rewards.case_table import CASES, Case
+from tests.unit.grpo_core.rewards.case_table_prose import PROSE
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}: {case.completion[:60]!r}")
+@pytest.mark.parametrize(
+    "case", [*CASES, *PROSE], ids=lambda case: f"{case.kind}: {case.completion[:60]!r}"
+)
 def test_verdict(case: Case) -> None:
     start = time.monotonic()
     verdict = grade(case.completion, case.gold, answer_type=case.answer_type)

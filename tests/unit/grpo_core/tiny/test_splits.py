@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_core.tiny.batches import draw_demonstrations
+from grpo_core.tiny.demonstrations import Carelessness
 from grpo_core.tiny.problems import Problem
 from grpo_core.tiny.splits import SPLIT_SIZES, draw_splits, normalised, to_jsonl, write_splits
-from grpo_core.tiny.warm_start import WarmStart, draw_demonstrations
 
 PROMPTS = Path(__file__).parents[4] / "data" / "prompts"
 
@@ -61,7 +62,7 @@ def test_another_seed_makes_other_problems(splits: dict[str, list[Problem]]) -> 
 
 def test_the_warm_start_sees_no_shipped_problem(splits: dict[str, list[Problem]]) -> None:
     shipped = {normalised(problem.question) for split in splits.values() for problem in split}
-    shown = islice(draw_demonstrations(WarmStart(), seed=0), 3000)
+    shown = islice(draw_demonstrations(Carelessness(), seed=0), 3000)
     assert not any(
         normalised(item.prompt).startswith(question)
         for item in shown

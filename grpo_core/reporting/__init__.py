@@ -1,0 +1,1 @@
+"""What people read: query results, the final summary of a run, the HTML report."""

@@ -1,0 +1,96 @@
+"""A clean copy of the project with its own server, runner and lake, as a new user has it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.processes import descendants, read_record, wait_gone
+from flows.project import Project
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("flows", "grpo_core", "sql", "data", "prefect.toml", "prefect.yaml")
+
+MINI = (
+    "prompts.train_limit=16",
+    "prompts.test_limit=8",
+    "prompts.validation_limit=4",
+    "prefilter.samples_per_prompt=8",
+    "prefilter.prompts_per_unit=4",
+    "sampling.rows_per_batch=64",
+    "train.group_size=4",
+    "train.prompts_per_rollout=4",
+    "train.validation_samples=2",
+    "train.phases.0.max_steps=6",
+    "train.phases.1.max_steps=2",
+    "train.phases.2.max_steps=2",
+    "evaluate.samples_per_prompt=8",
+    "execution.threads=1",
+    "execution.checkpoint_every_steps=2",
+)
+"""The tiny preset made small: every stage and phase, seconds each."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A copy of the project, and how to call its commands."""
+
+    project: Project
+
+    @property
+    def lake(self) -> Path:
+        return self.project.root / "lake"
+
+    def grpo(self, *words: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
+        return self._call(sys.executable, "-m", "flows.cli", *words, timeout=timeout)
+
+    def prefect(self, *words: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
+        return self._call(str(Path(sys.executable).with_name("prefect")), *words, timeout=timeout)
+
+    def latest_attempt(self, run: str, lake: Path | None = None) -> dict[str, Any]:
+        directory = (lake or self.lake) / "runs" / run / "attempts"
+        record: dict[str, Any] = json.loads(max(directory.iterdir()).read_text(encoding="utf-8"))
+        return record
+
+    def _call(self, *command: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        environment = self.project.environment()
+        # What a user's shell has not: settings come from prefect.toml and the profile.
+        environment = {k: v for k, v in environment.items() if not k.startswith("PREFECT_")}
+        return subprocess.run(
+            command,
+            cwd=self.project.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    root = tmp_path_factory.mktemp("with space") / "project"
+    root.mkdir()
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, root / part)
+    copy = Checkout(Project(root))
+    up = copy.grpo("up")
+    assert up.returncode == 0, up.stderr
+    yield copy
+    records = [read_record(copy.project.record(name)) for name in ("server", "runner")]
+    family = [record for record in records if record is not None]
+    family += [child for record in list(family) for child in descendants(record.pid)]
+    down = copy.grpo("down")
+    assert down.returncode == 0, down.stderr
+    assert wait_gone(family, 10), "a process outlived `grpo down`"

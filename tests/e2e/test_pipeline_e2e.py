@@ -1,0 +1,169 @@
+"""The product as a user meets it: real server, real runner, real stages, real kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MINI, Checkout
+
+from flows.following import is_held, run_lock
+from grpo_core.store.progress import read_events
+from grpo_core.types import StageName
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+ALL = {stage.value for stage in StageName}
+
+
+def _watch(
+    checkout: Checkout, deployment: str, **parameters: Any
+) -> subprocess.CompletedProcess[str]:
+    words = [
+        word for name, value in parameters.items() for word in ("-p", f"{name}={json.dumps(value)}")
+    ]
+    return checkout.prefect("deployment", "run", deployment, "--watch", *words)
+
+
+def _states(attempt: dict[str, Any]) -> set[str]:
+    return {node["state"] for node in attempt["nodes"]}
+
+
+@pytest.fixture(scope="module")
+def first_run(checkout: Checkout) -> dict[str, Any]:
+    done = _watch(checkout, "grpo/full", run="demo", overrides=list(MINI))
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "Finished in state Computed" in done.stdout
+    return checkout.latest_attempt("demo")
+
+
+def test_the_deployment_as_typed_runs_every_stage(first_run: dict[str, Any]) -> None:
+    assert first_run["state"] == "Completed"
+    assert {node["stage"] for node in first_run["nodes"]} == ALL
+    assert _states(first_run) == {"Computed"}
+
+
+def test_a_second_run_reuses_everything_and_says_so(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    overrides = [word for override in MINI for word in ("--set", override)]
+    done = checkout.grpo("run", "full", "--run", "demo", *overrides)
+    assert done.returncode == 0, done.stderr
+    again = checkout.latest_attempt("demo")
+    assert again["attempt"] == first_run["attempt"] + 1
+    assert _states(again) == {"Reused"}
+    assert sum(node["tokens"] for node in again["nodes"]) == 0
+    table = [line.split() for line in done.stdout.splitlines()]
+    for stage in ALL:
+        assert any(row[:2] == [stage, "Reused"] and row[-1] == "0" for row in table if row)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "field"),
+    [
+        ('preset="tinny"', "preset"),
+        ('run="../outside"', "run"),
+        ('overrides=["trian.group_size=4"]', "overrides"),
+        ('force=["everything"]', "force"),
+        ("prset=1", "prset"),
+    ],
+)
+def test_a_bad_parameter_is_refused_at_creation(
+    checkout: Checkout, parameter: str, field: str
+) -> None:
+    done = checkout.prefect("deployment", "run", "grpo/full", "-p", parameter)
+    assert done.returncode == 1
+    assert field in done.stdout + done.stderr
+    assert "Created flow run" not in done.stdout
+
+
+def test_a_stage_without_inputs_names_the_stage_to_run_first(checkout: Checkout) -> None:
+    done = checkout.grpo("run", "evaluate", "--run", "early", "--set", "seed=99")
+    assert done.returncode == 1
+    assert "grpo run train" in done.stderr or "grpo run prefilter" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_setting_fails_before_anything_is_triggered(checkout: Checkout) -> None:
+    done = checkout.grpo("run", "--set", "train.group_size=1")
+    assert done.returncode == 1
+    assert "train.group_size" in done.stderr
+    assert "flow run" not in done.stderr
+
+
+def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    lake = checkout.project.root / "killed lake"
+    overrides = [*MINI, f"execution.lake={lake}"]
+    words = [word for override in overrides for word in ("--set", override)]
+    command = [sys.executable, "-m", "flows.cli", "run", "full", "--run", "demo", *words]
+    with subprocess.Popen(
+        command,
+        cwd=checkout.project.root,
+        env=checkout.project.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as run:
+        pid = _flow_process_in_training(lake, run)
+        os.kill(pid, signal.SIGKILL)
+        output, _ = run.communicate(timeout=120)
+    assert run.returncode == 1, output
+    assert "the run crashed" in output
+    assert not is_held(run_lock(lake / "runs" / "demo"))
+
+    rerun = checkout.grpo("run", "full", "--run", "demo", *words)
+    assert rerun.returncode == 0, rerun.stderr
+    attempt = checkout.latest_attempt("demo", lake)
+    states = {node["label"]: node["state"] for node in attempt["nodes"]}
+    assert states["samples"] == "Reused"
+    assert states["train/1"] == "Computed"
+    undisturbed = {node["label"]: node["content"] for node in first_run["nodes"]}
+    assert {node["label"]: node["content"] for node in attempt["nodes"]} == undisturbed
+
+
+def _flow_process_in_training(lake: Path, run: subprocess.Popen[str]) -> int:
+    """Wait for the third optimiser step; returns the id of the process that makes it."""
+    for event in _events(lake / "runs" / "demo" / "progress.jsonl", run):
+        if event["event"] == "progress" and event["label"] == "train/1" and event["done"] >= 3:
+            lock = json.loads(run_lock(lake / "runs" / "demo").read_text(encoding="utf-8"))
+            return int(lock["pid"])
+    raise AssertionError("the run ended before training")
+
+
+def _events(path: Path, run: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    offset = 0
+    while run.poll() is None:
+        events, offset = read_events(path, offset)
+        yield from events
+        time.sleep(0.05)
+
+
+def test_a_stopped_runner_is_started_again(checkout: Checkout, first_run: dict[str, Any]) -> None:
+    record = json.loads(checkout.project.record("runner").read_text(encoding="utf-8"))
+    os.kill(record["pid"], signal.SIGKILL)
+    overrides = [word for override in MINI for word in ("--set", override)]
+    done = checkout.grpo("run", "ingest", "--run", "demo", *overrides)
+    assert done.returncode == 0, done.stderr
+    assert "starting the runner" in done.stderr
+    assert first_run["state"] == "Completed"
+
+
+def test_quick_questions_of_the_finished_lake(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    plan = checkout.grpo("plan", "--run", "demo", *(w for o in MINI for w in ("--set", o)))
+    assert plan.returncode == 0, plan.stderr
+    assert "MISS" not in plan.stdout
+    assert plan.stdout.count("HIT") == len(first_run["nodes"])
+    status = checkout.grpo("status")
+    assert status.returncode == 0
+    assert "grpo/ref-logp" in status.stdout
