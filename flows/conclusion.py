@@ -6,14 +6,19 @@ from rich.table import Table
 from flows.api import FlowRun
 from flows.console import say, say_error
 from flows.progress import RunProgress
+from flows.reports import print_summary
 from flows.request import Request
+from grpo_core.paths import resolve_path
 
 
 def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: Console) -> int:
     """Print the summary; returns the exit code."""
-    console.print(stage_table(progress))
     if ended.state_type == "COMPLETED":
+        from grpo_core.store.lake import Lake
+
+        print_summary(Lake(resolve_path(request.config.execution.lake)), request.run_name, console)
         return 0
+    console.print(stage_table(progress))
     message, _, hint = ended.message.partition("\nhint: ")
     outcomes = {"FAILED": "the run failed", "CANCELLED": "the run was stopped"}
     outcome = outcomes.get(ended.state_type, "the run crashed")

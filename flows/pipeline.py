@@ -17,7 +17,7 @@ from flows.deployment_names import FLOW_NAME
 from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Overrides, Preset, Run, Stages
 from flows.request import default_run_name
-from flows.stages import run_stage_task
+from flows.stages import run_stage_task, write_report_task
 from grpo_core.config import load_config
 from grpo_core.errors import GrpoError
 from grpo_core.stages import RunSession, lake_root
@@ -73,6 +73,7 @@ def grpo(
             flow_run=flow_run.id or "",
         ) as session:
             states = [run_stage_task(stage, session.directory) for stage in chosen]
+            write_report_task(session.directory)
     except GrpoError as error:
         return Failed(message=str(error), data=error)
     reused = sum(state.name == "Reused" for state in states)

@@ -9,9 +9,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.forwarding import forward_progress, publish_table
+from flows.reports import make_report
 from flows.sentences import duration
 from grpo_core.errors import GrpoError
 from grpo_core.stages import StageResult, run_stage
+from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
 
 
@@ -50,6 +52,13 @@ def _make_task(stage: StageName) -> Task[[Path], Any]:
         return Completed(name=result.state, message=describe(result))
 
     return run
+
+
+@task(name="report", task_run_name="report", cache_policy=NO_CACHE, persist_result=False)
+def write_report_task(directory: Path) -> State[None]:
+    """Write the run's HTML report into its directory."""
+    path = make_report(Lake(directory.parents[1]), directory.name)
+    return Completed(name="Written", message=str(path))
 
 
 _TASKS = {stage: _make_task(stage) for stage in StageName}

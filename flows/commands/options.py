@@ -1,9 +1,14 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from grpo_core.paths import resolve_path
+
+if TYPE_CHECKING:
+    from grpo_core.store.lake import Lake
 
 Target = Annotated[
     str, typer.Argument(metavar="[full|STAGE]", help="The whole pipeline, or one stage.")
@@ -31,3 +36,10 @@ LakeOption = Annotated[
 OnlyRunOption = Annotated[
     str, typer.Option("--run", metavar="NAME", help="Only this run; default: all runs.")
 ]
+
+
+def open_lake(root: Path | None) -> "Lake":
+    """The lake at `root`, or the project's."""
+    from grpo_core.store.lake import Lake
+
+    return Lake(resolve_path("lake") if root is None else root.resolve())

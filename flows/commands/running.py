@@ -12,6 +12,7 @@ from flows.commands.options import (
     RunOption,
     SetOption,
     Target,
+    open_lake,
 )
 from flows.console import out
 
@@ -54,6 +55,5 @@ def watch_command(
 ) -> None:
     """Follow the latest attempt of a run; Ctrl-C only stops watching."""
     from flows.watching import watch
-    from grpo_core.paths import resolve_path
 
-    raise typer.Exit(watch(resolve_path(str(lake or "lake")) / "runs" / run))
+    raise typer.Exit(watch(open_lake(lake).run_directory(run)))

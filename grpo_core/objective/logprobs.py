@@ -106,7 +106,7 @@ def token_logprobs(
     check_shape("hidden", hidden, (*shape, width))
     ids = token_ids.reshape(-1).to(torch.int64)
     if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
-        raise DataContractError(f"token_ids: expected ids in 0 .. {vocabulary - 1}")
+        raise DataContractError(f"token_ids: expected 0 or more and below {vocabulary}")
     if chunk_tokens < 1:
         raise DataContractError(f"chunk_tokens: expected at least 1, got {chunk_tokens}")
     exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32

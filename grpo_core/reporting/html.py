@@ -45,12 +45,13 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     )
 
 
-def figure(plot: str, caption: str, legend: str = "", data: str = "") -> str:
+def figure(plot: str, caption: str, *, unit: str = "", legend: str = "", data: str = "") -> str:
     """A plot with caption, legend and its data as a table, or a line that there is no data."""
     if not plot:
         return paragraph(f"{caption}: nothing recorded.")
     details = f"<details><summary>Data</summary>{data}</details>" if data else ""
-    return f"<figure><figcaption>{escape(caption)}</figcaption>{legend}{plot}{details}</figure>"
+    head = escape(caption) + (f" <span>{escape(unit)}</span>" if unit else "")
+    return f"<figure><figcaption>{head}</figcaption>{legend}{plot}{details}</figure>"
 
 
 def legend(names: Sequence[tuple[str, int]]) -> str:
@@ -146,7 +147,9 @@ def _float(value: float) -> str:
         return "NaN" if math.isnan(value) else str(value)
     if value != 0 and abs(value) < 0.001:
         return f"{value:.2e}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
 def _is_number(value: Any) -> bool:

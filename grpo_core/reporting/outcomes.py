@@ -49,30 +49,30 @@ def pass_section(rows: Rows) -> Section:
         high=1.0,
         ticks=[(n, str(k)) for n, k in enumerate(ks)],
     )
-    data = [
-        {
-            "checkpoint": row["checkpoint_label"],
-            "k": row["k"],
-            "problems": row["num_prompts"],
-            "estimate": interval(row["estimate"], row["low"], row["high"]),
-            "gain": interval(row["gain"], row["gain_low"], row["gain_high"], "+"),
-        }
-        for row in rows
-    ]
     note = (
-        "Unbiased estimate per problem, averaged; 95 % normal intervals over problems. The gain is "
-        "paired with the base model problem by problem."
+        "Unbiased estimate per problem, averaged over problems, with 95 % normal intervals. The "
+        "gain is the last checkpoint minus the base model, paired problem by problem."
     )
     plot = html.figure(
         line_plot(series, axes),
         "pass@k on the test problems",
-        html.legend([(line.name, line.colour) for line in series]),
+        legend=html.legend([(line.name, line.colour) for line in series]),
     )
-    return Section(
-        "pass",
-        "pass@k",
-        html.paragraph(note, "muted") + plot + html.table(data, list(data[0])),
-    )
+    return Section("pass", "pass@k", html.paragraph(note, "muted") + plot + _pass_table(rows))
+
+
+def _pass_table(rows: Rows) -> str:
+    """One line a k: every checkpoint, then the gain of the last one."""
+    last = max(row["phase"] for row in rows)
+    lines: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        line = lines.setdefault(row["k"], {"k": row["k"], "problems": row["num_prompts"]})
+        line[row["checkpoint_label"]] = interval(row["estimate"], row["low"], row["high"])
+        if row["phase"] == last:
+            line["gain"] = interval(row["gain"], row["gain_low"], row["gain_high"], "+")
+    labels = {row["phase"]: row["checkpoint_label"] for row in rows}
+    columns = ["k", "problems", *(labels[phase] for phase in sorted(labels)), "gain"]
+    return html.table([dict.fromkeys(columns, "-") | line for line in lines.values()], columns)
 
 
 def band_section(rows: Rows) -> Section:
@@ -97,8 +97,8 @@ def band_section(rows: Rows) -> Section:
     plot = html.figure(
         bar_plot(bars, "Problems by band", unit="problems", is_share=True),
         "Problems by band",
-        html.legend([(b.value, BAND_COLOURS[b]) for b in Band if b.value in seen]),
-        html.table(rows, columns),
+        legend=html.legend([(b.value, BAND_COLOURS[b]) for b in Band if b.value in seen]),
+        data=html.table(rows, columns),
     )
     return Section("bands", "Bands", plot)
 

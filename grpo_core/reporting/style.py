@@ -39,7 +39,7 @@ nav a:hover, nav a:focus { text-decoration: underline; }
 section { padding: 28px 0 8px; border-bottom: 1px solid var(--rule); }
 section:last-child { border-bottom: 0; padding-bottom: 48px; }
 .tiles {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 12px;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(160px, 1fr)); gap: 12px;
   margin: 16px 0 0;
 }
 .tiles div {
@@ -47,14 +47,17 @@ section:last-child { border-bottom: 0; padding-bottom: 48px; }
 }
 .tiles dt { color: var(--muted); font-size: 13px; }
 .tiles dd { margin: 0; font-size: 22px; font-variant-numeric: tabular-nums; }
-.tiles dd.note { font-size: 13px; }
+.tiles dd.note { font-size: 13px; overflow-wrap: anywhere; }
 .grid-2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 16px; }
 figure {
   margin: 0 0 16px; padding: 14px 16px 10px; background: var(--panel);
   border: 1px solid var(--rule); border-radius: 8px; min-width: 0;
 }
 figcaption { font-weight: 600; margin-bottom: 6px; }
-svg { width: 100%; height: auto; display: block; }
+figcaption span { font-weight: 400; color: var(--muted); margin-left: 4px; }
+.grid-2 figure { margin: 0; }
+.grid-2 { margin-bottom: 16px; }
+svg { width: 100%; max-width: 720px; height: auto; display: block; }
 svg text { fill: var(--muted); font-size: 12px; font-variant-numeric: tabular-nums; }
 svg .tick-y, svg .name { text-anchor: end; }
 svg .name { fill: var(--ink); dominant-baseline: middle; }
@@ -99,7 +102,7 @@ th, td {
 }
 th { color: var(--muted); font-weight: 500; white-space: nowrap; }
 td { overflow-wrap: anywhere; min-width: 3em; }
-th.number, td.number { text-align: right; white-space: nowrap; padding: 5px 7px; }
+th.number, td.number { text-align: right; white-space: nowrap; padding-right: 18px; }
 details { margin: 6px 0 8px; }
 summary { cursor: pointer; color: var(--link); font-size: 13px; }
 summary:focus-visible, a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }

@@ -135,13 +135,13 @@ def final_summary(
 
 def render_summary(summary: RunSummary, console: Console) -> None:
     """Print the summary as tables."""
-    console.print(_stage_table(summary))
-    if summary.bands:
-        console.print(_band_table(summary.bands))
-    if summary.pass_at_k:
-        console.print(_pass_table(summary.pass_at_k))
-    if summary.waste:
-        console.print(_waste_table(summary.waste))
+    tables = [_stage_table(summary)]
+    tables += [_band_table(summary.bands)] if summary.bands else []
+    tables += [_pass_table(summary.pass_at_k)] if summary.pass_at_k else []
+    tables += [_waste_table(summary.waste)] if summary.waste else []
+    for table in tables:
+        console.print(table)
+        console.print()
     if summary.report is not None:
         console.print(Text(f"report  {summary.report}"), soft_wrap=True)
 
@@ -164,13 +164,21 @@ def merge_stages(lines: Sequence[StageLine]) -> list[StageLine]:
 
 
 def interval(estimate: float | None, low: float | None, high: float | None, sign: str = "") -> str:
-    """`0.412 [0.38, 0.44]`; without an interval the estimate alone, without either a dash."""
+    """`0.412 [0.380, 0.440]`; without an interval the estimate alone, without either a dash."""
     if estimate is None:
         return "-"
-    figure = f"{estimate:{sign}.3f}"
-    return (
-        figure if low is None or high is None else f"{figure} [{low:{sign}.3f}, {high:{sign}.3f}]"
-    )
+    bounds = "" if low is None or high is None else f" [{low:{sign}.3f}, {high:{sign}.3f}]"
+    return f"{estimate:{sign}.3f}{bounds}"
+
+
+def half_width(
+    estimate: float | None, low: float | None, high: float | None, sign: str = ""
+) -> str:
+    """`0.412 ±0.030`, from the side that [0, 1] does not cut."""
+    if estimate is None:
+        return "-"
+    width = "" if low is None or high is None else f" ±{max(high - estimate, estimate - low):.3f}"
+    return f"{estimate:{sign}.3f}{width}"
 
 
 def _pass_line(row: dict[str, Any]) -> PassLine:
@@ -185,7 +193,9 @@ def _rows(warehouse: Warehouse, report: str, run: str) -> list[dict[str, Any]]:
 
 
 def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False
+    )
     for name in left:
         table.add_column(name)
     for name in right:
@@ -226,11 +236,11 @@ def _pass_table(lines: Sequence[PassLine]) -> Table:
     for k in sorted({line.k for line in lines}):
         found = {line.phase: line for line in lines if line.k == k}
         cells = [
-            interval(line.estimate, line.low, line.high) if line else "-"
+            half_width(line.estimate, line.low, line.high) if line else "-"
             for line in (found.get(phase) for phase in sorted(checkpoints))
         ]
         end = found.get(last)
-        gain = interval(end.gain, end.gain_low, end.gain_high, "+") if end else "-"
+        gain = half_width(end.gain, end.gain_low, end.gain_high, "+") if end else "-"
         table.add_row(f"{k}", *cells, gain)
     return table
 

@@ -115,7 +115,7 @@ def line_plot(series: Sequence[Series], axes: Axes) -> str:
     marks = [*_spans(axes.spans, x), *_grid(ticks, y), *_x_axis(axes, x, xs)]
     for line in series:
         marks += _line(line, x, y)
-    return _svg(axes.title, HEIGHT, [*marks, _text(LEFT, 12, axes.y_label, "axis")])
+    return _svg(f"{axes.title}, {axes.y_label}", HEIGHT, marks)
 
 
 def bar_plot(bars: Sequence[Bar], title: str, *, unit: str = "", is_share: bool = False) -> str:
@@ -134,12 +134,12 @@ def bar_plot(bars: Sequence[Bar], title: str, *, unit: str = "", is_share: bool 
     for row, (bar, total) in enumerate(zip(bars, totals, strict=True)):
         scale = _Scale(0.0, total if is_share else max(totals), LABEL_WIDTH, WIDTH - 90)
         top, start = row * ROW + 6, 0.0
-        middle = top + ROW / 2 - 1
+        middle = top + (ROW - 10) / 2 + 1
         marks.append(_text(LABEL_WIDTH - 8, middle, bar.label, "name"))
         for name, value, colour in bar.parts:
             left, right = scale(start), scale(start + value)
             marks.append(_rectangle(left, top, right - left, colour, name, value, unit))
-            if right - left > 9 * len(_figure(value)) + 6:
+            if len(bar.parts) > 1 and right - left > 9 * len(_figure(value)) + 6:
                 marks.append(_text((left + right) / 2, middle, _figure(value), f"in t{colour}"))
             start += value
         marks.append(_text(scale(start) + 6, middle, bar.note, "note"))
@@ -177,7 +177,7 @@ def _spans(spans: Sequence[Span], x: _Scale) -> list[str]:
                 f'<rect class="span" x="{left}" y="{TOP}" width="{round(right - left, 1)}" '
                 f'height="{HEIGHT - TOP - BOTTOM}"/>'
             )
-        marks.append(_text((left + right) / 2, TOP + 12, span.name, "span-name"))
+        marks.append(_text((left + right) / 2, TOP - 8, span.name, "span-name"))
     return marks
 
 

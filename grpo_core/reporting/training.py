@@ -106,8 +106,8 @@ def length_section(truncation: Rows, lengths: Rows) -> Section:
     plot = html.figure(
         line_plot(series, axes),
         "Pass rate by length of the rollout",
-        html.legend([(line.name, line.colour) for line in series]),
-        html.table(lengths, [name for name in lengths[0] if name != "run"] if lengths else []),
+        legend=html.legend([(line.name, line.colour) for line in series]),
+        data=html.table(lengths, [n for n in lengths[0] if n != "run"] if lengths else []),
     )
     columns = {
         "stage": "stage",
@@ -158,7 +158,8 @@ def _curve(
     series = [line for line in series if line.points]
     plot = line_plot(series, Axes(title, "optimiser step", y_label, low=low, spans=spans))
     data = html.table(steps, {"step": "step", **{column: name for column, name, _ in columns}})
-    return html.figure(plot, title, html.legend([(s.name, s.colour) for s in series]), data)
+    names = html.legend([(line.name, line.colour) for line in series])
+    return html.figure(plot, title, unit=y_label, legend=names, data=data)
 
 
 def _dead_curve(dead: Rows, spans: Sequence[Span]) -> str:
@@ -174,6 +175,7 @@ def _dead_curve(dead: Rows, spans: Sequence[Span]) -> str:
     return html.figure(
         line_plot(series, axes),
         "Dead groups",
-        html.legend([(line.name, line.colour) for line in series]),
-        html.table(dead, columns),
+        unit="share of groups",
+        legend=html.legend([(line.name, line.colour) for line in series]),
+        data=html.table(dead, columns),
     )

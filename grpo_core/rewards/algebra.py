@@ -13,16 +13,20 @@ from fractions import Fraction
 from typing import Final
 
 from grpo_core.rewards.nodes import Node, Num, Op, Sym, TooLargeError
+from grpo_core.rewards.polynomials import (
+    MAX_BITS,
+    MAX_TERMS,
+    ONE,
+    Poly,
+    add,
+    checked,
+    multiply,
+    reduced,
+)
 
-Monomial = tuple[tuple[str, int], ...]
-Poly = dict[Monomial, Fraction]
-
-MAX_BITS: Final = 40_000
-_MAX_TERMS: Final = 300
 _MAX_POWER: Final = 64
 _MAX_FACTORIAL: Final = 2000
 _MAX_RADICAND: Final = 10**12
-_ONE: Final[Monomial] = ()
 
 
 class UndefinedError(ArithmeticError):
@@ -39,15 +43,15 @@ class Quotient:
 
     def constant(self) -> Fraction | None:
         """Return the value when the quotient is a rational number."""
-        if any(key != _ONE for key in (*self.top, *self.bottom)):
+        if any(key != ONE for key in (*self.top, *self.bottom)):
             return None
-        return self.top.get(_ONE, Fraction(0)) / self.bottom[_ONE]
+        return self.top.get(ONE, Fraction(0)) / self.bottom[ONE]
 
 
 def constant(value: Fraction | int) -> Quotient:
     """Return a number as a quotient."""
-    top = {_ONE: Fraction(value)} if value else {}
-    return Quotient(top, {_ONE: Fraction(1)}, True)
+    top = {ONE: Fraction(value)} if value else {}
+    return Quotient(top, {ONE: Fraction(1)}, True)
 
 
 def equal(left: Quotient, right: Quotient) -> bool | None:
@@ -55,102 +59,38 @@ def equal(left: Quotient, right: Quotient) -> bool | None:
     if left.bottom == right.bottom:
         same = left.top == right.top
     else:
-        same = _multiply(left.top, right.bottom) == _multiply(right.top, left.bottom)
+        same = multiply(left.top, right.bottom) == multiply(right.top, left.bottom)
     if same:
         return True
     return False if left.unique and right.unique else None
-
-
-def _checked(value: Fraction) -> Fraction:
-    if value.numerator.bit_length() + value.denominator.bit_length() > 2 * MAX_BITS:
-        raise TooLargeError("a number with more digits than any answer has")
-    return value
-
-
-def _add(left: Poly, right: Poly) -> Poly:
-    total = dict(left)
-    for key, value in right.items():
-        updated = total.get(key, Fraction(0)) + value
-        if updated:
-            total[key] = updated
-        else:
-            total.pop(key, None)
-    return total
-
-
-def _multiply(left: Poly, right: Poly) -> Poly:
-    if len(left) * len(right) > _MAX_TERMS * 8:
-        raise TooLargeError("an expression with too many terms")
-    product: Poly = {}
-    for key, value in left.items():
-        for other, factor in right.items():
-            merged, scale = _times(key, other)
-            updated = product.get(merged, Fraction(0)) + _checked(value * factor * scale)
-            if updated:
-                product[merged] = updated
-            else:
-                product.pop(merged, None)
-    return product
-
-
-def _times(left: Monomial, right: Monomial) -> tuple[Monomial, Fraction]:
-    if not left or not right:
-        return left or right, Fraction(1)
-    powers = dict(left)
-    for name, power in right:
-        powers[name] = powers.get(name, 0) + power
-    return _reduced(powers)
-
-
-def _reduced(powers: dict[str, int]) -> tuple[Monomial, Fraction]:
-    """Return the monomial with i and square roots reduced, and the factor that frees."""
-    scale = Fraction(1)
-    radicand = 1
-    for name in [name for name in powers if name == "i" or name.startswith("r:")]:
-        power = powers.pop(name)
-        if name == "i":
-            quarter = power % 4
-            scale *= -1 if quarter >= 2 else 1
-            if quarter % 2:
-                powers["i"] = 1
-            continue
-        number = int(name[2:])
-        scale *= Fraction(number) ** (power // 2)
-        if power % 2:
-            common = math.gcd(radicand, number)
-            scale *= common
-            radicand = radicand * number // common**2
-    if radicand != 1:
-        powers[f"r:{radicand}"] = 1
-    return tuple(sorted((name, power) for name, power in powers.items() if power)), scale
 
 
 def _quotient(top: Poly, bottom: Poly, unique: bool) -> Quotient:
     """Return a quotient; a denominator of one term is divided out."""
     if not bottom:
         raise UndefinedError("division by zero")
-    if len(top) > _MAX_TERMS or len(bottom) > _MAX_TERMS:
+    if len(top) > MAX_TERMS or len(bottom) > MAX_TERMS:
         raise TooLargeError("an expression with too many terms")
-    if len(bottom) == 1 and bottom != {_ONE: Fraction(1)}:
+    if len(bottom) == 1 and bottom != {ONE: Fraction(1)}:
         key, value = next(iter(bottom.items()))
-        inverse, scale = _reduced({name: -power for name, power in key})
-        top = _multiply(top, {inverse: scale / value})
-        bottom = {_ONE: Fraction(1)}
+        inverse, scale = reduced({name: -power for name, power in key})
+        top = multiply(top, {inverse: scale / value})
+        bottom = {ONE: Fraction(1)}
     return Quotient(top, bottom, unique)
 
 
 def _plus(left: Quotient, right: Quotient) -> Quotient:
     unique = left.unique and right.unique
     if left.bottom == right.bottom:
-        return _quotient(_add(left.top, right.top), left.bottom, unique)
-    top = _add(_multiply(left.top, right.bottom), _multiply(right.top, left.bottom))
-    return _quotient(top, _multiply(left.bottom, right.bottom), unique)
+        return _quotient(add(left.top, right.top), left.bottom, unique)
+    top = add(multiply(left.top, right.bottom), multiply(right.top, left.bottom))
+    return _quotient(top, multiply(left.bottom, right.bottom), unique)
 
 
 def _product(left: Quotient, right: Quotient) -> Quotient:
     unique = left.unique and right.unique
-    bottom = _multiply(left.bottom, right.bottom)
-    return _quotient(_multiply(left.top, right.top), bottom, unique)
+    bottom = multiply(left.bottom, right.bottom)
+    return _quotient(multiply(left.top, right.top), bottom, unique)
 
 
 def _inverse(value: Quotient) -> Quotient:
@@ -165,14 +105,14 @@ def canonical(node: Node) -> Quotient:
         UndefinedError: On division by zero.
     """
     if isinstance(node, Num):
-        return constant(_checked(node.value))
+        return constant(checked(node.value))
     if isinstance(node, Sym):
         return _symbol(node.name)
     return _OPERATIONS.get(node.name, _atom)(node)
 
 
 def _symbol(name: str) -> Quotient:
-    return Quotient({((name, 1),): Fraction(1)}, {_ONE: Fraction(1)}, True)
+    return Quotient({((name, 1),): Fraction(1)}, {ONE: Fraction(1)}, True)
 
 
 def _sum(node: Op) -> Quotient:
@@ -261,7 +201,7 @@ def _square_root(base: Quotient, node: Op) -> Quotient:
     if value < 0:
         key["i"] = 1
     top = {tuple(sorted(key.items())): Fraction(outside, value.denominator)} if value else {}
-    return Quotient(top, {_ONE: Fraction(1)}, True)
+    return Quotient(top, {ONE: Fraction(1)}, True)
 
 
 def _square_free(number: int) -> tuple[int, int]:
@@ -348,7 +288,7 @@ def _atom(node: Op) -> Quotient:
     name = f"{node.name}({';'.join(map(_spelled, parts))})"
     if len(name) > 20_000:
         raise TooLargeError("an expression too long to compare")
-    return Quotient({((name, 1),): Fraction(1)}, {_ONE: Fraction(1)}, node.name == "sub")
+    return Quotient({((name, 1),): Fraction(1)}, {ONE: Fraction(1)}, node.name == "sub")
 
 
 def _spelled(part: Quotient) -> str:

@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 from typing import Final
 
-from grpo_core.rewards.answers import Scalar
+from grpo_core.rewards.answers import Answer, Scalar
 from grpo_core.rewards.expression import parse_expression
 from grpo_core.rewards.grouping import merge_groups
 from grpo_core.rewards.literals import number
@@ -46,6 +46,26 @@ class QuantityReader:
         scalar = self._measured(tokens)
         node = Op("neg", (scalar.node,)) if sign else scalar.node
         return Scalar(node, unit or scalar.unit, scalar.base)
+
+    def _compound(self, tokens: Tokens, depth: int) -> Answer | None:
+        """`5 feet 6 inches`, `3 hours and 30 minutes`: one quantity in two units."""
+        del depth
+        starts = [index for index, token in enumerate(tokens) if token.kind == "num"]
+        if len(starts) != 2 or starts[0] != 0 or not 4 <= len(tokens) <= 6:
+            return None
+        first = [token for token in tokens[: starts[1]] if token.text not in (",", "and")]
+        second = tokens[starts[1] :]
+        if len(first) != 2 or len(second) != 2:
+            return None
+        units = [lookup(part[1].text) for part in (first, second)]
+        large, small = units
+        if large is None or small is None or large.dimension != small.dimension:
+            return None
+        if large.factor <= small.factor:
+            return None
+        values = [number(part[0].text).value for part in (first, second)]
+        total = values[0] + values[1] * small.factor / large.factor
+        return Scalar(Num(total), large)
 
     def _measured(self, tokens: Tokens) -> Scalar:
         if based := self._based(tokens):

@@ -38,7 +38,6 @@ from grpo_core.rewards.structure import (
     strip,
 )
 from grpo_core.rewards.tokens import UnreadableError, clean, tokenize
-from grpo_core.rewards.units import lookup
 from grpo_core.rewards.words import normal_text
 
 _PLAIN: Final = re.compile(r"-?\d{1,4000}(?:\.\d{1,4000})?\Z")
@@ -168,26 +167,6 @@ class _Reader(QuantityReader):
             return self._read(tokens, depth)
         except UnreadableError:
             return Text(normal_text(" ".join(token.text for token in tokens)))
-
-    def _compound(self, tokens: Tokens, depth: int) -> Answer | None:
-        """`5 feet 6 inches`, `3 hours and 30 minutes`: one quantity in two units."""
-        del depth
-        starts = [index for index, token in enumerate(tokens) if token.kind == "num"]
-        if len(starts) != 2 or starts[0] != 0 or not 4 <= len(tokens) <= 6:
-            return None
-        first = [token for token in tokens[: starts[1]] if token.text not in (",", "and")]
-        second = tokens[starts[1] :]
-        if len(first) != 2 or len(second) != 2:
-            return None
-        units = [lookup(part[1].text) for part in (first, second)]
-        large, small = units
-        if large is None or small is None or large.dimension != small.dimension:
-            return None
-        if large.factor <= small.factor:
-            return None
-        values = [number(part[0].text).value for part in (first, second)]
-        total = values[0] + values[1] * small.factor / large.factor
-        return Scalar(Num(total), large)
 
     def _relation_list(self, tokens: Tokens, depth: int) -> Answer | None:
         """`n=1,2,3`: one left side, several values; `x=1, y=2` is left to the list reader."""

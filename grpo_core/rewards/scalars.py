@@ -100,10 +100,9 @@ class ScalarComparison:
         if factor != 1:
             answer = Op("mul", (answer, Num(factor)))
         elif isinstance(answer, Num) and isinstance(gold, Num) and not self.force_symbolic:
-            noisy = answer.digits > 9 or gold.digits > 9
-            return answer.value == gold.value or (
-                noisy and self._is_noise(answer.value, gold.value)
-            )
+            if answer.value == gold.value:
+                return True
+            return self._is_precise(answer, gold) and self._is_noise(answer.value, gold.value)
         try:
             left, right = canonical(answer), canonical(gold)
         except UndefinedError:
@@ -121,8 +120,7 @@ class ScalarComparison:
 
     def _is_rounding(self, answer: Node, left: Quotient, gold: Node, right: Quotient) -> bool:
         """Whether a decimal differs from the other value by rounding noise only."""
-        digits = max(_digits(answer), _digits(gold))
-        if digits < 10:
+        if not self._is_precise(answer, gold):
             return False
         first, second = left.constant(), right.constant()
         if first is not None and second is not None:
@@ -136,6 +134,11 @@ class ScalarComparison:
             and b is not None
             and abs(a - b) <= self.options.relative_tolerance * abs(b)
         )
+
+    def _is_precise(self, answer: Node, gold: Node) -> bool:
+        """Whether a side is a decimal of enough digits to be taken for a rounded exact value."""
+        digits = max(_digits(answer), _digits(gold))
+        return digits > 0 and 10.0 ** -(digits + 2) <= self.options.relative_tolerance
 
     def _is_noise(self, value: Fraction, gold: Fraction) -> bool:
         if value.denominator == 1 and gold.denominator == 1:
@@ -156,21 +159,21 @@ class ScalarComparison:
 
 def _significant(value: Fraction) -> int:
     """Return the significant digits of a terminating decimal, 0 when it does not terminate."""
+    powers = []
     rest = value.denominator
     for prime in (2, 5):
+        count = 0
         while rest % prime == 0:
             rest //= prime
+            count += 1
+        powers.append(count)
     if rest != 1:
         return 0
-    scaled = value.numerator
-    denominator = value.denominator
-    while denominator != 1:
-        scaled *= 10
-        common = Fraction(scaled, denominator)
-        scaled, denominator = common.numerator, common.denominator
-    while scaled and scaled % 10 == 0:
-        scaled //= 10
-    return len(format(abs(scaled), "x")) if abs(scaled) >> 2000 else len(str(abs(scaled)))
+    shift: int = 10 ** max(powers)
+    scaled = abs(value.numerator) * shift // value.denominator
+    if scaled.bit_length() > 4000:
+        return scaled.bit_length() // 4
+    return len(str(scaled).rstrip("0"))
 
 
 def _digits(node: Node) -> int:

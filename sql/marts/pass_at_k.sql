@@ -8,6 +8,7 @@
 --     checkpoint_label: base, phase 1, phase 2, …
 --     k: draws
 --     num_prompts: prompts with at least k decided samples
+--     num_left_out: prompts of the checkpoint with fewer; the estimate is not over all problems
 --     estimate: mean of the unbiased estimate over prompts
 --     std_error: of the mean, prompts being the independent units; null for one prompt
 --     low: estimate - 1.96 std_error, not below 0
@@ -33,6 +34,7 @@ select
     checkpoint_label,
     k,
     num_prompts,
+    max(num_prompts) over (partition by run, phase, checkpoint_label) - num_prompts as num_left_out,
     estimate,
     std_error,
     greatest(estimate - 1.96 * std_error, 0.0) as low,

@@ -9,7 +9,7 @@
 --     run: run name
 --     phase: 0 for the base model, else the phase that made the checkpoint
 --     checkpoint_label: base, phase 1, phase 2, …
---     k: draws, powers of two
+--     k: draws; powers of two for which no problem has too few decided samples
 --     num_prompts: prompts with at least k decided samples
 --     estimate: unbiased estimate
 --     low: lower end of the 95 % interval
@@ -34,5 +34,6 @@ left join pass_at_k_gains as g
     on p.run = g.run and p.phase = g.phase and p.k = g.k
 where
     bit_count(p.k) = 1
+    and p.num_left_out = 0
     and ($run::varchar is null or p.run = $run::varchar)
 order by p.run, p.k, p.phase

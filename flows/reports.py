@@ -1,0 +1,66 @@
+"""Audits, summary and HTML report of a run, from what lies in its lake."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from grpo_core.config import config_from_dict
+from grpo_core.errors import DataContractError
+
+if TYPE_CHECKING:
+    from grpo_core.store.lake import Lake
+    from grpo_core.store.results import AuditResult
+
+REPORT_NAME = "report.html"
+
+
+def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditResult]":
+    """Run the audits over what the latest attempt of `run` uses, with its configuration.
+
+    Raises:
+        DataContractError: There is no such run, or it has made nothing yet.
+    """
+    from grpo_core.audits import audit_run
+    from grpo_core.stages.audit import audit_params
+
+    config = config_from_dict(_config(lake, run))
+    return audit_run(lake.catalog(run), run, audit_params(config), deep=deep)
+
+
+def make_report(lake: "Lake", run: str) -> Path:
+    """Write the report of `run` into its directory; returns the file.
+
+    Raises:
+        DataContractError: There is no such run, or it has made nothing yet.
+    """
+    from grpo_core.reporting.report import write_report
+    from grpo_core.store.warehouse import Warehouse
+
+    path = lake.run_directory(run) / REPORT_NAME
+    config, audits = _config(lake, run), audit_of_run(lake, run)
+    with Warehouse(lake.catalog(run)) as warehouse:
+        write_report(warehouse, run, path, config=config, audits=audits)
+    return path
+
+
+def print_summary(lake: "Lake", run: str, console: Console) -> None:
+    """Print what the run cost, how hard its problems are and what it gained."""
+    from grpo_core.reporting.summary import final_summary, render_summary
+    from grpo_core.store.warehouse import Warehouse
+
+    path = lake.run_directory(run) / REPORT_NAME
+    with Warehouse(lake.catalog(run)) as warehouse:
+        summary = final_summary(warehouse, run, report=path if path.is_file() else None)
+    render_summary(summary, console)
+
+
+def _config(lake: "Lake", run: str) -> dict[str, object]:
+    from grpo_core.store.files import read_json
+
+    path = lake.run_directory(run) / "config.json"
+    if not path.is_file():
+        known = ", ".join(lake.run_names()) or "none yet"
+        raise DataContractError(f"there is no run called {run!r}", hint=f"runs: {known}")
+    config: dict[str, object] = read_json(path)
+    return config

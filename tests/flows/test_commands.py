@@ -1,0 +1,123 @@
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from flows.cli import app
+from flows.commands.grading import read_rows
+from grpo_core.errors import ConfigError, DataContractError
+
+
+def _grpo(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words), catch_exceptions=False)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    return str(tmp_path / "lake")
+
+
+def test_plan_of_an_empty_lake(lake: str) -> None:
+    done = _grpo("plan", "--set", f"execution.lake={lake}")
+    assert done.exit_code == 0
+    rows = [line.split() for line in done.output.splitlines()]
+    assert ["ingest", "prompts", "MISS"] in [row[:3] for row in rows]
+    assert any(row[:3] == ["prefilter", "samples", "PENDING"] for row in rows)
+
+
+def test_plan_of_one_stage_shows_only_that(lake: str) -> None:
+    done = _grpo("plan", "variants", "--set", f"execution.lake={lake}")
+    assert "variants" in done.output
+    assert "eval_samples" not in done.output
+
+
+def test_sql_in_every_format(lake: str, tmp_path: Path) -> None:
+    query = "select 1 as one, 'x' as letter"
+    assert _grpo("sql", query, "--lake", lake, "--format", "csv").output == "one,letter\n1,x\n"
+    assert json.loads(_grpo("sql", query, "--lake", lake, "--format", "json").output) == [
+        {"one": 1, "letter": "x"}
+    ]
+    target = tmp_path / "rows.parquet"
+    _grpo("sql", query, "--lake", lake, "--format", "parquet", "--output", str(target))
+    assert pq.read_table(target).to_pylist() == [{"one": 1, "letter": "x"}]
+    assert "letter" in _grpo("sql", query, "--lake", lake).output
+
+
+def test_sql_lists_and_describes_what_there_is(lake: str) -> None:
+    listing = _grpo("sql", "--list", "--lake", lake).output
+    for name in ("prompts", "pass_at_k", "pass_rates_by_band"):
+        assert name in listing
+    assert "estimate" in _grpo("sql", "--list", "pass_at_k", "--lake", lake).output
+
+
+def test_a_report_of_an_empty_lake_has_no_rows(lake: str) -> None:
+    done = _grpo("sql", "--report", "phases", "--lake", lake, "--format", "json")
+    assert json.loads(done.output) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sql", "selec 1"], "syntax error"),
+        (["sql", "select * from nowhere"], "nowhere"),
+        (["sql", "drop table prompts"], "read-only"),
+        (["sql", "--report", "nothing"], "there is no report"),
+    ],
+)
+def test_a_bad_query_is_the_databases_message(lake: str, words: list[str], message: str) -> None:
+    with pytest.raises(DataContractError, match=message):
+        _grpo(*words, "--lake", lake)
+
+
+@pytest.mark.parametrize("words", [["sql"], ["sql", "select 1", "--list", "--report", "phases"]])
+def test_a_question_is_one_question(lake: str, words: list[str]) -> None:
+    assert _grpo(*words, "--lake", lake).exit_code == 2
+
+
+def test_a_run_that_does_not_exist_is_named(lake: str) -> None:
+    for words in (["audit"], ["report"]):
+        with pytest.raises((ConfigError, DataContractError), match="no run called 'x'"):
+            _grpo(*words, "--run", "x", "--lake", lake)
+
+
+def test_audit_without_runs_passes(lake: str) -> None:
+    assert _grpo("audit", "--lake", lake).exit_code == 0
+
+
+def test_grade_keeps_order_and_ids(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [
+        {"id": 7, "completion": "2 + 2 = 4\n#### 4", "gold": "4"},
+        {"id": "b", "completion": "#### 5", "gold": "4"},
+        {"id": None, "completion": "no idea", "gold": "4"},
+    ]
+    source.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    assert _grpo("grade", str(source), str(target)).exit_code == 0
+    graded = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [row["id"] for row in graded] == [7, "b", None]
+    assert [row["label"] for row in graded] == ["correct", "wrong", "unparseable"]
+    assert [row["reward_raw"] for row in graded] == [1.0, 0.0, 0.0]
+    assert set(graded[0]) == {"id", "label", "reward_raw", "extracted", "reason"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[]", "line 2: expected an object"),
+        ('{"id": 1, "gold": "4"}', "line 2: has no completion"),
+        ('{"id": 1, "completion": 4, "gold": "4"}', "line 2: completion must be text"),
+    ],
+)
+def test_a_row_that_can_not_be_graded_is_named(tmp_path: Path, line: str, message: str) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text('{"id": 1, "completion": "4", "gold": "4"}\n' + line, encoding="utf-8")
+    with pytest.raises(DataContractError, match=message):
+        list(read_rows(source))
+
+
+def test_refresh_writes_the_database_for_other_clients(lake: str) -> None:
+    assert _grpo("lake", "refresh", "--lake", lake).exit_code == 0
+    assert (Path(lake) / "lake.duckdb").is_file()
