@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from grpo_core.config.fields import Section, execution, keyed
+from grpo_core.config.fields import Section, by_digest, execution, keyed
 from grpo_core.types import Kind
 
 _POLICY = (Kind.SAMPLES, Kind.TRAIN, Kind.EVAL_SAMPLES)
@@ -12,10 +12,10 @@ _RENDERED = (*_POLICY, Kind.REF_LOGP)
 class ModelConfig(Section):
     """The policy to train and the frozen reference."""
 
-    path: str = execution("data/models/tiny")
+    path: str = by_digest("data/models/tiny")
     """Directory or Hugging Face id of the initial policy; its weights and tokenizer enter every key
     by their digest, not by this path."""
-    reference: str = execution("")
+    reference: str = by_digest("")
     """Directory or id of the reference for the KL term; empty means the initial policy."""
     dtype: Literal["float32", "bfloat16"] = keyed("float32", *_RENDERED)
     """Weights and activations; log-softmax is fp32 in any case."""
@@ -42,12 +42,12 @@ class PromptConfig(Section):
 class PromptsConfig(Section):
     """Where problems come from and how they are split."""
 
-    source: str = execution("data/prompts/train.jsonl")
+    source: str = by_digest("data/prompts/train.jsonl")
     """Train problems: JSONL, Parquet, or a saved Hugging Face dataset directory. Enters the key as
     the digest of what it points to."""
-    validation_source: str = execution("")
+    validation_source: str = by_digest("")
     """Validation problems; empty means that they are split off `source` by hash."""
-    test_source: str = execution("")
+    test_source: str = by_digest("")
     """Test problems; empty means that they are split off `source` by hash."""
     problem_field: str = keyed("question", Kind.PROMPTS)
     """Field that holds the problem."""

@@ -1,8 +1,8 @@
 """How a config leaf declares, beside itself, which artefacts it keys.
 
 Every leaf is made with `keyed` (it enters the key of the named kinds of artefact) or `execution`
-(device, threads, batch shapes, frequencies: in no key, results are the same). A test refuses leaves
-that declare neither.
+(device, threads, batch shapes, frequencies: in no key, results are the same), or `by_digest`
+(a path: what it points to enters the keys). A test refuses leaves that declare none of them.
 """
 
 from collections.abc import Iterator
@@ -43,6 +43,11 @@ def keyed(default: Any, *kinds: Kind, absent: Any = _NO_ABSENT, **constraints: A
 def execution(default: Any, **constraints: Any) -> Any:
     """A leaf that changes how a result is computed, never which: in no key."""
     return Field(default, json_schema_extra={"keys": []}, **constraints)
+
+
+def by_digest(default: Any) -> Any:
+    """A path or model id: keys hold the digest of what it points to, never the text."""
+    return Field(default, json_schema_extra={"keys": [], "digest": True})
 
 
 def leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, FieldInfo, Any]]:

@@ -137,7 +137,8 @@ class _SelectiveLogprobs(torch.autograd.Function):
         needs_hidden = grad and hidden.requires_grad
         needs_head = grad and (weight.requires_grad or (bias is not None and bias.requires_grad))
         head = Head(weight, bias, spec.scale, spec.softcap)
-        rows = forward_rows(hidden, head, ids, inverse, plan, needs_hidden)
+        with torch.autocast(hidden.device.type, enabled=False):
+            rows = forward_rows(hidden, head, ids, inverse, plan, needs_hidden)
         saved = (hidden, rows.offset, rows.log_sum) if needs_head else (None, None, None)
         ctx.save_for_backward(weight, bias, ids, inverse, rows.row_gradient, *saved)
         ctx.spec, ctx.plan, ctx.hidden_dtype = spec, plan, hidden.dtype
@@ -155,16 +156,10 @@ class _SelectiveLogprobs(torch.autograd.Function):
             product = incoming[alive].unsqueeze(1) * row_gradient[alive]
             to_hidden[alive] = product.to(ctx.hidden_dtype)
         if hidden is not None and (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
-            to_weight, to_bias = backward_head(
-                hidden[alive],
-                Head(weight, bias, ctx.spec.scale, ctx.spec.softcap),
-                ids[alive],
-                inverse[alive],
-                offset[alive],
-                log_sum[alive],
-                incoming[alive],
-                ctx.plan,
-            )
+            head = Head(weight, bias, ctx.spec.scale, ctx.spec.softcap)
+            rows = [part[alive] for part in (ids, inverse, offset, log_sum, incoming)]
+            with torch.autocast(hidden.device.type, enabled=False):
+                to_weight, to_bias = backward_head(hidden[alive], head, *rows, plan=ctx.plan)
         if not ctx.needs_input_grad[1]:
             to_weight = None
         if not ctx.needs_input_grad[2]:

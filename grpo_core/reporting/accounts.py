@@ -54,7 +54,7 @@ def audit_section(audits: Sequence[AuditResult]) -> Section:
         kind = "bad" if audit.severity == "block" else "warn"
         parts.append(
             f"<article><h3>{escape(audit.name)} {html.badge(audit.severity, kind)}</h3>"
-            + html.paragraph(f"{audit.num_rows:,} rows. {audit.why}")
+            + html.paragraph(f"{audit.num_rows:,} rows. {audit.why[:1].upper()}{audit.why[1:]}.")
             + html.table(audit.rows[:5], list(audit.rows[0]))
             + f"<details><summary>SQL</summary>{html.preformatted(audit.sql)}</details></article>"
         )

@@ -10,6 +10,7 @@ from grpo_core.reporting.style import STYLE
 from grpo_core.reporting.tables import cell
 
 Row = Mapping[str, Any]
+SHORT_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,13 @@ def table(
     if not rows:
         return paragraph(f"{caption or 'Rows'}: none.")
     headings = columns if isinstance(columns, Mapping) else {name: name for name in columns}
-    is_number = {name: all(_is_number(row[name]) for row in rows) for name in headings}
+    kinds = {name: _column_kind([row[name] for row in rows]) for name in headings}
     head = "".join(
-        f'<th scope="col"{_right(is_number[name])}>{escape(heading)}</th>'
-        for name, heading in headings.items()
+        f'<th scope="col"{kinds[name]}>{escape(heading)}</th>' for name, heading in headings.items()
     )
     body = "".join(
         "<tr>"
-        + "".join(
-            f"<td{_right(is_number[name])}>{escape(number(row[name]))}</td>" for name in headings
-        )
+        + "".join(f"<td{kinds[name]}>{escape(number(row[name]))}</td>" for name in headings)
         + "</tr>"
         for row in rows
     )
@@ -152,9 +150,9 @@ def _float(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-
-
-def _right(is_number: bool) -> str:
-    return ' class="number"' if is_number else ""
+def _column_kind(values: Sequence[Any]) -> str:
+    """Class of a column's cells: numbers stand right, short texts are not broken."""
+    if all(v is None or (isinstance(v, (int, float)) and not isinstance(v, bool)) for v in values):
+        return ' class="number"'
+    is_short = all(len(number(value)) <= SHORT_CHARACTERS for value in values)
+    return ' class="short"' if is_short else ""

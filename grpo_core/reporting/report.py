@@ -117,7 +117,7 @@ def _gain_tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     figure = f"{first.estimate:.3f}"
     if last is not first:
         figure += f" → {last.estimate:.3f}"
-    tiles = [("pass@1, base → last phase", figure, f"{last.num_prompts:,} test problems")]
+    tiles = [("pass@1, base → last", figure, f"{last.num_prompts:,} test problems")]
     if last.gain is not None:
         bounds = interval(last.gain, last.gain_low, last.gain_high, "+").partition(" ")[2]
         tiles.append(("Gain, paired", f"{last.gain:+.3f}", f"{bounds or 'no'} 95 % interval"))

@@ -46,15 +46,18 @@ section:last-child { border-bottom: 0; padding-bottom: 48px; }
   background: var(--panel); border: 1px solid var(--rule); border-radius: 8px; padding: 12px 14px;
 }
 .tiles dt { color: var(--muted); font-size: 13px; }
-.tiles dd { margin: 0; font-size: 22px; font-variant-numeric: tabular-nums; }
-.tiles dd.note { font-size: 13px; overflow-wrap: anywhere; }
-.grid-2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 16px; }
+.tiles dd { margin: 0; font-size: 20px; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.tiles dd.note { font-size: 13px; white-space: normal; overflow-wrap: anywhere; }
+.grid-2 {
+  display: grid; gap: 16px; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr));
+}
 figure {
   margin: 0 0 16px; padding: 14px 16px 10px; background: var(--panel);
   border: 1px solid var(--rule); border-radius: 8px; min-width: 0;
 }
 figcaption { font-weight: 600; margin-bottom: 6px; }
 figcaption span { font-weight: 400; color: var(--muted); margin-left: 4px; }
+section > figure { max-width: 760px; }
 .grid-2 figure { margin: 0; }
 .grid-2 { margin-bottom: 16px; }
 svg { width: 100%; max-width: 720px; height: auto; display: block; }
@@ -102,6 +105,7 @@ th, td {
 }
 th { color: var(--muted); font-weight: 500; white-space: nowrap; }
 td { overflow-wrap: anywhere; min-width: 3em; }
+td.short { white-space: nowrap; }
 th.number, td.number { text-align: right; white-space: nowrap; padding-right: 18px; }
 details { margin: 6px 0 8px; }
 summary { cursor: pointer; color: var(--link); font-size: 13px; }
@@ -117,6 +121,7 @@ article {
   padding: 12px 16px; margin-bottom: 12px;
 }
 article p { margin-bottom: 6px; }
+article h3 { margin-top: 0; }
 .badge {
   display: inline-block; padding: 1px 8px; border-radius: 10px; font-size: 12.5px;
   background: var(--span); color: var(--muted); margin-right: 6px;

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from grpo_core.errors import SamplerError
+from grpo_core.sampling.draw import SEED_END
 from grpo_core.types import SamplingRequest
 
 
@@ -32,7 +33,7 @@ def check_requests(requests: Sequence[SamplingRequest], context_tokens: int) -> 
     """Refuse what no batch could serve, before anything is drawn.
 
     Raises:
-        SamplerError: An empty prompt, no budget, a temperature that is not positive, or a prompt
+        SamplerError: An empty prompt, no budget, a temperature or seed out of range, or a prompt
             whose length plus budget exceeds `context_tokens`; the message names the request.
     """
     for index, request in enumerate(requests):
@@ -44,6 +45,8 @@ def check_requests(requests: Sequence[SamplingRequest], context_tokens: int) -> 
             )
         if not 0 < request.temperature < float("inf"):
             raise SamplerError(f"request {index}: temperature {request.temperature} is not > 0")
+        if not all(0 <= seed < SEED_END for seed in request.seeds):
+            raise SamplerError(f"request {index}: a seed is outside 0 .. 2^128 - 1")
         if prompt + budget > context_tokens:
             raise SamplerError(
                 f"request {index}: prompt of {prompt} tokens + budget of {budget} tokens = "

@@ -9,12 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+SEED_END = 1 << 128
+"""Seeds are keys of Philox: whole numbers from 0 up to this."""
+_LOW_64_BITS = (1 << 64) - 1
+
 
 def uniform_streams(seeds: Sequence[int], num_positions: int) -> Tensor:
     """The uniforms of every row, all positions drawn up front.
 
     Row n is the Philox stream (counter-based) whose key is `seeds[n]`, so it depends on nothing
-    else, and a longer budget only continues it. The 24-bit values lie in [0, 1 - 2^-24].
+    else, and a longer budget only continues it. The 24-bit values lie in [0, 1 - 2^-24]. One
+    generator is set to each key in turn: making a generator per row costs more than its numbers.
 
     Args:
         seeds: [N], each in [0, 2^128).
@@ -24,8 +29,11 @@ def uniform_streams(seeds: Sequence[int], num_positions: int) -> Tensor:
         [N, T] fp32 on the CPU.
     """
     rows = np.empty((len(seeds), num_positions), dtype=np.float32)
+    bits = np.random.Philox(key=0)
+    generator, start = np.random.Generator(bits), bits.state
     for row, seed in zip(rows, seeds, strict=True):
-        generator = np.random.Generator(np.random.Philox(key=seed))
+        start["state"]["key"][:] = seed & _LOW_64_BITS, seed >> 64
+        bits.state = start
         generator.random(out=row, dtype=np.float32)
     return torch.from_numpy(rows)
 

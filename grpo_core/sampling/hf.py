@@ -110,14 +110,13 @@ def _stack_rows(
 
 def _completions(draws: Draws, budgets: Sequence[int]) -> Iterator[SampledCompletion]:
     """Cut each row after its first end, or at its budget."""
-    ended, tokens, logprobs = (
-        tensor.cpu().numpy() for tensor in (draws.ended, draws.tokens, draws.logprobs)
-    )
-    for row, budget in enumerate(budgets):
-        stopped = bool(ended[row, :budget].any())
-        length = int(ended[row].argmax()) + 1 if stopped else budget
+    never = draws.ended.shape[1] + 1
+    ends = torch.where(draws.ended.any(1), draws.ended.int().argmax(1) + 1, never)
+    rows = (tensor.tolist() for tensor in (draws.tokens, draws.logprobs, ends))
+    for tokens, logprobs, end, budget in zip(*rows, budgets, strict=True):
+        length = min(end, budget)
         yield SampledCompletion(
-            token_ids=tuple(tokens[row, :length].tolist()),
-            sampling_logprobs=tuple(logprobs[row, :length].tolist()),
-            finish_reason=FinishReason.STOP if stopped else FinishReason.LENGTH,
+            token_ids=tuple(tokens[:length]),
+            sampling_logprobs=tuple(logprobs[:length]),
+            finish_reason=FinishReason.STOP if end <= budget else FinishReason.LENGTH,
         )

@@ -43,7 +43,7 @@ def relative(actual, expected):
 
 
 SPECS = {
-    "plain": lambda: HeadSpec(),
+    "plain": HeadSpec,
     "bias": lambda: HeadSpec(bias=torch.linspace(-1, 1, VOCABULARY).requires_grad_()),
     "all": lambda: HeadSpec(
         scale=0.7, softcap=5.0, bias=torch.linspace(-1, 1, VOCABULARY).requires_grad_()
@@ -137,6 +137,20 @@ def test_rows_without_gradient_leak_nothing():
     assert relative(mine[0], theirs[0]) < 1e-6
     assert relative(mine[1], theirs[1]) < 1e-6
     assert bool((mine[0][2] == 0).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_does_not_lower_the_precision(dtype):
+    hidden, weight, ids, incoming = inputs(dtype=dtype)
+    head = HeadSpec(bias=torch.linspace(-1, 1, VOCABULARY).requires_grad_())
+    results = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            logprobs = token_logprobs(hidden, weight, ids, head=head).logprobs
+            slopes = torch.autograd.grad(logprobs @ incoming, (hidden, weight, head.bias))
+        results.append((logprobs, *slopes))
+    for plain, cast in zip(*results, strict=True):
+        torch.testing.assert_close(cast, plain, rtol=0.0, atol=0.0)
 
 
 def test_extreme_logits_stay_finite():

@@ -20,6 +20,13 @@ def test_a_row_of_uniforms_depends_on_its_seed_alone():
     assert not torch.equal(together[0], together[1])
 
 
+def test_a_row_is_the_philox_stream_of_its_seed():
+    for seed in (0, 7, 2**64 + 5, 2**128 - 1):
+        stream = np.random.Generator(np.random.Philox(key=seed))
+        want = stream.random(9, dtype=np.float32)
+        assert uniform_streams([1, seed], 9)[1].tolist() == want.tolist()
+
+
 def test_uniforms_are_uniform():
     values = uniform_streams(range(500), 200).numpy().ravel()
     assert 0 <= values.min() < values.max() < 1
@@ -48,7 +55,7 @@ def test_logprobs_are_at_the_temperature_over_the_whole_vocabulary():
 def test_impossible_tokens_are_never_drawn(uniform):
     """At both ends and in the middle, also where the sum of the probabilities is not exactly 1."""
     generator = torch.Generator().manual_seed(0)
-    for size in (3, 50, 1000):
+    for size in (5, 50, 1000):
         logits = torch.randn(64, size, generator=generator)
         logits[:, 0] = logits[:, -1] = logits[:, size // 2] = float("-inf")
         tokens, logprobs = draw_tokens(
