@@ -38,6 +38,11 @@ def execute(request: Request, console: Console) -> int:
         Exit code: 0 completed, 1 failed, crashed or cancelled, 130 left running.
     """
     lake = resolve_path(request.config.execution.lake)
+    if request.fork:
+        from grpo_core.planning.fork import resolve_fork
+        from grpo_core.store.lake import Lake
+
+        resolve_fork(Lake(lake), request.fork)
     project = this_project()
     client = ensure_up(project, say)
     path = lake / "runs" / request.run_name / "progress.jsonl"

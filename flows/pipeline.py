@@ -15,12 +15,14 @@ from prefect.states import Completed, Failed
 
 from flows.deployment_names import FLOW_NAME
 from flows.logs import calm_expected_errors
-from flows.parameters import ConfigFile, Forced, Overrides, Preset, Run, Stages
+from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
 from flows.request import default_run_name
 from flows.stages import run_stage_task, write_report_task
 from grpo_core.config import load_config
 from grpo_core.errors import GrpoError
+from grpo_core.planning.fork import resolve_fork
 from grpo_core.stages import RunSession, lake_root
+from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
 
 ALL_STAGES = tuple(StageName)
@@ -51,11 +53,18 @@ def grpo(
     overrides: Overrides = (),
     config_file: ConfigFile = "",
     force: Forced = (),
+    fork: Fork = "",
 ) -> State[None]:
     """Post-train a language model with GRPO, from prompts to audited results.
 
-    Errors that the product raises on purpose end the run as Failed with their text and hint as the
-    message; anything else keeps its traceback.
+    Args:
+        preset: Shipped configuration to start from.
+        run: Name of the run in the lake: letters, digits, _ and -; empty means the preset's.
+        stages: Stages to run, always in the order of the pipeline.
+        overrides: Single settings as section.field=value, for example train.group_size=16.
+        config_file: TOML file on the machine that executes, laid over the preset.
+        force: Stages to compute again even when their result exists.
+        fork: RUN:PHASE[:STEP] of another run whose training state this run goes on from.
     """
     calm_expected_errors()
     name = run or default_run_name(preset)
@@ -64,12 +73,14 @@ def grpo(
             preset, config_file=Path(config_file) if config_file else None, overrides=overrides
         )
         chosen = tuple(stage for stage in ALL_STAGES if stage in stages)
+        root = lake_root(config)
         with RunSession.open(
             config,
-            root=lake_root(config),
+            root=root,
             run=name,
             stages=chosen,
             force=force,
+            fork=resolve_fork(Lake(root), fork) if fork else None,
             flow_run=flow_run.id or "",
         ) as session:
             states = [run_stage_task(stage, session.directory) for stage in chosen]

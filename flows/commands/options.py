@@ -30,6 +30,12 @@ ForceOption = Annotated[
     list[str] | None,
     typer.Option("--force", metavar="STAGE", help="Compute this stage again; may be repeated."),
 ]
+ForkOption = Annotated[
+    str,
+    typer.Option(
+        "--from", metavar="RUN:PHASE[:STEP]", help="Train on from the state of another run."
+    ),
+]
 LakeOption = Annotated[
     Path | None, typer.Option("--lake", metavar="DIR", help="Root of the lake; default: lake.")
 ]

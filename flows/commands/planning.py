@@ -10,6 +10,7 @@ from rich.text import Text
 from flows.commands.options import (
     ConfigOption,
     ForceOption,
+    ForkOption,
     PresetOption,
     RunOption,
     SetOption,
@@ -35,6 +36,7 @@ def plan_command(
     run: RunOption = "",
     overrides: SetOption = None,
     force: ForceOption = None,
+    fork: ForkOption = "",
     strict_versions: Annotated[
         bool, typer.Option("--strict-versions", help="Other library versions make a MISS.")
     ] = False,
@@ -43,13 +45,15 @@ def plan_command(
     from flows.request import make_request
     from grpo_core.planning import build_graph, plan
     from grpo_core.planning.externals import digest_externals
+    from grpo_core.planning.fork import resolve_fork
     from grpo_core.stages import RunRecords, lake_root
     from grpo_core.store.lake import Lake
 
-    request = make_request(target, preset, config, run, overrides, force)
+    request = make_request(target, preset, config, run, overrides, force, fork)
     lake = Lake(lake_root(request.config))
+    point = resolve_fork(lake, fork) if fork else None
     rows = plan(
-        build_graph(request.config, digest_externals(request.config, lake.digests)),
+        build_graph(request.config, digest_externals(request.config, lake.digests), point),
         lake,
         RunRecords(lake.run_directory(request.run_name)).pins(),
         force=request.force,

@@ -1,4 +1,4 @@
-"""`grpo sql`, `grpo audit`, `grpo report`: questions to the lake; need neither prefect nor torch."""
+"""`grpo sql`, `grpo audit`, `grpo report`: questions to the lake without prefect and torch."""
 
 import json
 import sys

@@ -7,6 +7,7 @@ import typer
 from flows.commands.options import (
     ConfigOption,
     ForceOption,
+    ForkOption,
     LakeOption,
     PresetOption,
     RunOption,
@@ -30,12 +31,7 @@ def run_command(
     run: RunOption = "",
     overrides: SetOption = None,
     force: ForceOption = None,
-    fork: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="RUN:PHASE[:STEP]", help="Train on from another run's state."
-        ),
-    ] = "",
+    fork: ForkOption = "",
 ) -> None:
     """Run the pipeline or one stage through Prefect, show it live, print what came out.
 

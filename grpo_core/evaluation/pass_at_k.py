@@ -30,7 +30,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
         raise ValueError(f"pass@k with k = {k} and n = {n} samples: expected 1 <= k <= n")
     if c + k > n:
         return 1.0
-    if k == 1 or c == 1:
+    if k == 1 or c <= 1:
         return c * k / n
     factors, removed = min(c, k), max(c, k)
     return -expm1(fsum(log1p(-removed / i) for i in range(n - factors + 1, n + 1)))

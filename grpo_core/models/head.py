@@ -83,8 +83,7 @@ def check_head(model: "PreTrainedModel") -> Head:
 
 def _describe(model: "PreTrainedModel") -> LanguageHead | None:
     """What the config says about the head, not yet proven."""
-    backbone = getattr(model, "base_model", None)
-    projection = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    backbone, projection = model.get_decoder(), model.get_output_embeddings()
     if backbone is None or backbone is model or not isinstance(projection, nn.Linear):
         return None
     config = model.config.get_text_config(decoder=True)

@@ -157,9 +157,17 @@ class _SelectiveLogprobs(torch.autograd.Function):
             to_hidden[alive] = product.to(ctx.hidden_dtype)
         if hidden is not None and (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
             head = Head(weight, bias, ctx.spec.scale, ctx.spec.softcap)
-            rows = [part[alive] for part in (ids, inverse, offset, log_sum, incoming)]
             with torch.autocast(hidden.device.type, enabled=False):
-                to_weight, to_bias = backward_head(hidden[alive], head, *rows, plan=ctx.plan)
+                to_weight, to_bias = backward_head(
+                    hidden[alive],
+                    head,
+                    ids[alive],
+                    inverse[alive],
+                    offset[alive],
+                    log_sum[alive],
+                    incoming[alive],
+                    ctx.plan,
+                )
         if not ctx.needs_input_grad[1]:
             to_weight = None
         if not ctx.needs_input_grad[2]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_core.config import RunConfig
-from grpo_core.errors import ConfigError
+from grpo_core.models.directory import resolve_directory
 from grpo_core.paths import PROJECT_ROOT, resolve_path
 from grpo_core.prompts.ingest import source_paths
 from grpo_core.store.canonical import sha256_json
@@ -65,25 +65,7 @@ def model_directory(path: str) -> Path:
         ConfigError: No such directory, and no such id can be fetched.
     """
     local = resolve_path(path)
-    if local.is_dir():
-        return local
-    if path.startswith((".", "/", "~")) or path.count("/") != 1:
-        raise ConfigError(f"model.path: {path!r} is neither a directory nor a Hugging Face id")
-    return _hub_snapshot(path)
-
-
-def _hub_snapshot(model_id: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    patterns = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
-    try:
-        return Path(snapshot_download(model_id, allow_patterns=patterns))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise ConfigError(
-            f"model.path: {model_id!r} is not a local directory and could not be fetched: {error}",
-            hint="check the id, log in with `hf auth login`, or give a local directory",
-        ) from error
+    return local if local.is_dir() else resolve_directory(path)
 
 
 def _digest_paths(paths: list[Path], digests: FileDigests) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grpo_core.config import RunConfig
+from grpo_core.models.head import Head, check_head
 from grpo_core.models.load import load_policy
 from grpo_core.models.scoring import score
 from grpo_core.planning.externals import model_directory
@@ -31,7 +32,7 @@ class Reference:
     cache: RefLogprobCache
     hits: int = 0
     misses: int = 0
-    _model: Any = field(default=None, repr=False)
+    _loaded: tuple[Any, Head] | None = field(default=None, repr=False)
     _last: tuple[tuple[str, ...], list[Logprobs]] = field(default=((), []), repr=False)
 
     @classmethod
@@ -73,28 +74,29 @@ class Reference:
         self.misses += len(missing)
         if not missing:
             return [values for values in cached if values is not None]
-        scored = score_unit(self._load(), rows, self.config)
+        scored = score_unit(*self._load(), rows, self.config)
         self.cache.put_many([rows[n] for n in missing], [scored[n] for n in missing])
         return [scored[n] if values is None else values for n, values in enumerate(cached)]
 
     def release(self) -> None:
         """Let the model go; the next miss loads it again."""
-        self._model = None
+        self._loaded = None
 
-    def _load(self) -> Any:
-        if self._model is None:
+    def _load(self) -> tuple[Any, Head]:
+        if self._loaded is None:
             config = self.config.model
-            self._model = load_policy(
+            model = load_policy(
                 model_directory(config.reference or config.path),
                 dtype=config.dtype,
                 attention=config.attention,
                 trust_remote_code=config.trust_remote_code,
                 device=pick_device(self.config),
             )
-        return self._model
+            self._loaded = (model, check_head(model))
+        return self._loaded
 
 
-def score_unit(model: Any, rows: Sequence[RefRow], config: RunConfig) -> list[Logprobs]:
+def score_unit(model: Any, head: Head, rows: Sequence[RefRow], config: RunConfig) -> list[Logprobs]:
     """Score the rows of one unit in order of length, longest first; results in given order.
 
     Longest first shows an out-of-memory error at once instead of at the end.
@@ -111,6 +113,7 @@ def score_unit(model: Any, rows: Sequence[RefRow], config: RunConfig) -> list[Lo
         [(rows[n].prompt_token_ids, rows[n].completion_token_ids) for n in order],
         [rows[n].temperature for n in order],
         rows_per_batch=config.sampling.score_rows,
+        head=head,
         chunk_tokens=config.execution.logits_chunk_tokens,
     )
     results: list[Logprobs] = [np.empty(0, np.float32)] * len(rows)

@@ -9,10 +9,18 @@ import numpy as np
 import torch
 
 from grpo_core.config import RunConfig
-from grpo_core.models.head import LanguageHead, check_head
-from grpo_core.models.load import eos_token_ids, load_policy, load_tokenizer
+from grpo_core.models.head import Head, check_head
+from grpo_core.models.load import (
+    check_vocabulary,
+    context_tokens,
+    eos_token_ids,
+    load_policy,
+    load_tokenizer,
+    pad_token_id,
+)
 from grpo_core.models.render import PromptRenderer
 from grpo_core.sampling.hf import HfSampler
+from grpo_core.sampling.stopping import stop_check
 from grpo_core.seeds import derive_seed
 from grpo_core.store.columns import logprob_columns
 from grpo_core.types import SampledCompletion, SamplingRequest
@@ -27,7 +35,7 @@ class PolicyRuntime:
         tokenizer: Its tokenizer.
         renderer: Problem text to token ids and back.
         sampler: Samples from `model`.
-        head: How the model's logits are made; None takes the plain logits.
+        head: How the model's logits are made, proven at load.
         device: Where the model lies.
     """
 
@@ -35,7 +43,7 @@ class PolicyRuntime:
     tokenizer: Any
     renderer: PromptRenderer
     sampler: HfSampler
-    head: LanguageHead | None
+    head: Head
     device: torch.device
 
 
@@ -53,14 +61,16 @@ def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
         trust_remote_code=config.model.trust_remote_code,
         device=device,
     )
-    tokenizer = load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory, trust_remote_code=config.model.trust_remote_code)
+    check_vocabulary(model, tokenizer)
     eos = eos_token_ids(directory, tokenizer)
     sampler = HfSampler(
         model,
         eos_token_ids=eos,
-        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else min(eos),
-        context_tokens=model.config.max_position_embeddings,
+        pad_token_id=pad_token_id(tokenizer, eos),
+        context_tokens=context_tokens(model.config),
         batch_rows=config.sampling.rows_per_batch,
+        stop=stop_check(tokenizer, config.prompt.stop),
     )
     return PolicyRuntime(
         model=model,

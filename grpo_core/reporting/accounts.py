@@ -55,7 +55,7 @@ def audit_section(audits: Sequence[AuditResult]) -> Section:
         parts.append(
             f"<article><h3>{escape(audit.name)} {html.badge(audit.severity, kind)}</h3>"
             + html.paragraph(f"{audit.num_rows:,} rows. {audit.why[:1].upper()}{audit.why[1:]}.")
-            + html.table(audit.rows[:5], list(audit.rows[0]))
+            + html.table([_short_keys(row) for row in audit.rows[:5]], list(audit.rows[0]))
             + f"<details><summary>SQL</summary>{html.preformatted(audit.sql)}</details></article>"
         )
     names = [
@@ -69,15 +69,7 @@ def audit_section(audits: Sequence[AuditResult]) -> Section:
 
 def provenance_section(nodes: Rows, events: Rows, config: Mapping[str, Any] | None) -> Section:
     """Artefacts behind the figures, controller actions, and the resolved configuration."""
-    shown = [
-        {
-            **row,
-            "key": row["key"][:12],
-            "content": row["content"][:12],
-            "also_used_by": row["also_used_by"] or "",
-        }
-        for row in nodes
-    ]
+    shown = [{**_short_keys(row), "also_used_by": row["also_used_by"] or ""} for row in nodes]
     columns = {
         "label": "node",
         "state": "state",
@@ -132,3 +124,11 @@ def _reason(row: Mapping[str, Any]) -> str:
 def _first(made: float | None, spent: float) -> float:
     """What the making took, or what this attempt spent when that is not recorded."""
     return float(spent if made is None else made)
+
+
+def _short_keys(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with digests cut to 12 digits."""
+    return {
+        name: value[:12] if name in ("artifact_key", "key", "content") else value
+        for name, value in row.items()
+    }

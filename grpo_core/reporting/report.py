@@ -90,7 +90,8 @@ def _lead(
     items.append(("Time", html.duration(summary.seconds), "sum over nodes of this attempt"))
     found = [audit for audit in audits if audit.num_rows]
     note = ", ".join(audit.name for audit in found[:2]) or "no offending row"
-    items.append(("Audits", f"{len(audits) - len(found)} of {len(audits)} pass", note))
+    if audits:
+        items.append(("Audits", f"{len(audits) - len(found)} of {len(audits)} pass", note))
     return f'<p class="muted">{escape(line)}</p>{html.tiles(items)}'
 
 

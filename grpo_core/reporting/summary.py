@@ -150,7 +150,8 @@ def merge_stages(lines: Sequence[StageLine]) -> list[StageLine]:
     """One line a stage, and one a training phase: Reused only when all its nodes are."""
     merged: dict[str, StageLine] = {}
     for line in lines:
-        name = line.label if line.stage == "train" and "train/" in line.label else line.stage
+        phase = line.label.partition("/")[2]
+        name = f"train/{phase}" if line.stage == "train" and phase else line.stage
         before = merged.get(name, StageLine(line.stage, name, "Reused", 0.0, 0))
         is_reused = before.state == line.state == "Reused"
         merged[name] = StageLine(

@@ -18,9 +18,9 @@ from grpo_core.sampling.draw import draw_tokens
 StopCheck = Callable[[Tensor], Tensor]
 """Completion ids so far [M, t] -> bool [M]: does the text end in a stop string?"""
 
-_COMPACT_AT = 0.85
-"""Finished rows leave the batch once at most this share of it is open. Compacting copies the whole
-KV cache, about what two steps of attention read; see benchmarks/hf_sampler.py."""
+_COMPACT_AT = 0.95
+"""Finished rows leave the batch once at most this share of it is open, or when a budget is spent:
+beyond its budget a row could leave the model's context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +160,14 @@ def decode(
         draws.ended[rows.index, step] = ended
         bad = ~torch.isfinite(logprobs) & is_open
         is_open = is_open & ~ended & (rows.budgets > step + 1)
-        num_open, num_bad = torch.stack((is_open.sum(), bad.sum())).tolist()
+        spent = rows.budgets == step + 1
+        counts = torch.stack((is_open.sum(), bad.sum(), spent.sum()))
+        num_open, num_bad, num_spent = counts.tolist()
         if num_bad:
             raise _non_finite(rows, bad, step)
         if not num_open:
             break
-        if num_open <= _COMPACT_AT * len(is_open):
+        if num_spent or num_open <= _COMPACT_AT * len(is_open):
             keep = fill_holes(is_open, num_open)
             rows, tokens, is_open = rows.select(keep), tokens[keep], is_open[keep]
             forward.select(keep)

@@ -5,13 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.audits import audit_run
 from grpo_core.config import RunConfig
 from grpo_core.errors import AuditFailedError
 from grpo_core.objective.presets import resolve_std
 from grpo_core.planning.graph import needs_reference
 from grpo_core.stages.context import Made, MakeContext
+from grpo_core.store.results import AuditResult
 from grpo_core.store.schemas import AUDIT_RESULTS
-from grpo_core.store.warehouse import AuditResult, audit_run
 
 _SHOWN_ROWS = 5
 

@@ -13,8 +13,8 @@ from grpo_core.stages.context import Made, MakeContext, Timings
 from grpo_core.stages.records import NodeResult, NodeState, StageResult, utc_now
 from grpo_core.stages.session import RunSession
 from grpo_core.store.artifacts import Artifact, Draft
-from grpo_core.store.locks import hold
 from grpo_core.store.lake_database import write_lake_database
+from grpo_core.store.locks import hold
 from grpo_core.types import Kind, StageName
 
 logger = logging.getLogger(__name__)

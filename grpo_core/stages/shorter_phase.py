@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from grpo_core.errors import ArtifactError
 from grpo_core.stages.context import MakeContext
@@ -32,6 +33,8 @@ def adopt_shorter_phase(context: MakeContext, first_step: int) -> None:
             rows = shorter.table(table)
             number = rows.column("step").to_numpy()
             unit = rows.filter(pa.array((number > low) & (number <= low + per_batch)))
+            if table == "rollouts":
+                unit = _renamed_policy(unit, shorter.key, context.key)
             if table == "steps":
                 unit = _without_final_validation(unit, last_step, train.validate_every_steps)
             context.partial.write(table, batch, unit)
@@ -78,6 +81,15 @@ def _is_whole(context: MakeContext, artifact: Artifact) -> bool:
         context.note(f"not continued from a damaged artefact: {error.message}")
         return False
     return True
+
+
+def _renamed_policy(unit: pa.Table, before: str, after: str) -> pa.Table:
+    """The policy's id names the phase by its key, which is another one now."""
+    policy = unit.column_names.index("policy")
+    renamed = pc.replace_substring(
+        unit.column("policy"), pattern=f"{before}@", replacement=f"{after}@"
+    )
+    return unit.set_column(policy, unit.schema.field("policy"), renamed)
 
 
 def _without_final_validation(unit: pa.Table, last_step: int, every: int) -> pa.Table:

@@ -29,8 +29,9 @@ class WarmStart:
 
     Attributes:
         steps: Optimiser steps.
-        batch: Demonstrations in every other step.
-        drills: Rows of drills in every other step.
+        batch: Demonstrations in a step.
+        drills: Rows of drills in a step that practises instead: every other step of the first half
+            and every fourth of the second.
         muon_learning_rate: Peak for the weights of the layers.
         adamw_learning_rate: Peak for the embeddings and norms.
         warmup_steps: Steps in which the rate rises.
@@ -38,7 +39,7 @@ class WarmStart:
         data_seed: Seed of the problem sets whose problems are left out.
     """
 
-    steps: int = 1500
+    steps: int = 2400
     batch: int = 32
     drills: int = 24
     muon_learning_rate: float = 0.02
@@ -93,10 +94,9 @@ def train(
     matrices, others = _parameters(model)
     muon = Muon(matrices)
     adamw = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.0)
-    batches = _alternating(tokenizer, recipe, seed)
+    batches = _batches(tokenizer, recipe, seed)
     model.train()
-    for step in range(recipe.steps):
-        ids, labels = next(batches)
+    for step, (ids, labels) in enumerate(batches):
         # Padding is on the right and carries no label, so the causal mask alone is enough.
         loss = model(input_ids=ids, labels=labels).loss
         model.zero_grad()
@@ -109,16 +109,14 @@ def train(
         yield loss.item()
 
 
-def _alternating(
-    tokenizer: PreTrainedTokenizerFast, recipe: WarmStart, seed: int
-) -> Iterator[Batch]:
-    """Demonstrations in one step, drills in the next."""
+def _batches(tokenizer: PreTrainedTokenizerFast, recipe: WarmStart, seed: int) -> Iterator[Batch]:
+    """The batch of every step: arithmetic first, then more and more stories."""
     shown = draw_demonstrations(recipe.carelessness, seed, data_seed=recipe.data_seed)
     demonstrations = demonstration_batches(tokenizer, shown, recipe.batch)
     drills = drill_batches(tokenizer, seed, recipe.drills)
-    while True:
-        yield next(demonstrations)
-        yield next(drills)
+    for step in range(recipe.steps):
+        period = 2 if 2 * step < recipe.steps else 4
+        yield next(drills if step % period == 1 else demonstrations)
 
 
 def _parameters(

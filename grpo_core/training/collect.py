@@ -143,7 +143,11 @@ class Collector:
         unit = [row for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted]
         refs = self.reference.logprobs(unit) if self.reference is not None else None
         is_start = facts.step == 1 and self.is_reference_at_start and refs is not None
-        old = refs if is_start else score_unit(self.runtime.model, unit, self.config)
+        old = (
+            refs
+            if is_start
+            else score_unit(self.runtime.model, self.runtime.head, unit, self.config)
+        )
         return Scores(
             keys=[row.key for row in rows],
             old=_spread(old or [], wanted),

@@ -12,7 +12,7 @@ import torch
 
 from grpo_core.config import RunConfig
 from grpo_core.errors import NonFiniteError
-from grpo_core.models.head import LanguageHead
+from grpo_core.models.head import Head
 from grpo_core.models.scoring import collate, completion_logprobs
 from grpo_core.objective.batch import LossBatch, StepTotals, step_totals
 from grpo_core.objective.losses import policy_loss
@@ -47,7 +47,7 @@ class Updater:
         optimizer: AdamW over its parameters.
         config: The resolved configuration.
         loss: The resolved loss.
-        head: How the model's logits are made; None takes the plain logits.
+        head: How the model's logits are made.
         device: Where the model lies.
     """
 
@@ -55,7 +55,7 @@ class Updater:
     optimizer: torch.optim.Optimizer
     config: RunConfig
     loss: ResolvedLoss
-    head: LanguageHead | None
+    head: Head
     device: torch.device
 
     def step(

@@ -38,7 +38,7 @@ ranked as (
         row_number() over (
             partition by b.run, b.band
             order by
-                v.reward_raw desc nulls last,
+                coalesce(v.reward_raw, 0.5) desc,
                 s.finish_reason desc,
                 s.num_completion_tokens asc,
                 s.prompt_id asc,

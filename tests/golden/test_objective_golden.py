@@ -1,7 +1,7 @@
 import pytest
 import torch
 from objective_loader import load_objective
-from objective_values import CHECKS
+from values_all import CHECKS
 
 torch.set_num_threads(1)
 OBJECTIVE = load_objective()

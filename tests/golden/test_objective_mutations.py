@@ -4,7 +4,7 @@ import pytest
 import torch
 from objective_loader import MODULES, load_objective, source_of
 from objective_mutants import mutants
-from objective_values import CHECKS
+from values_all import CHECKS
 
 torch.set_num_threads(1)
 

@@ -128,3 +128,20 @@ def test_sql_readme_names_every_kind() -> None:
     text = (Path(__file__).parents[2] / "sql" / "README.md").read_text(encoding="utf-8")
     for folder in ("staging", "runs", "marts", "reports", "audits"):
         assert f"{folder}/" in text
+
+
+def test_metrics_page_explains_every_column_of_steps() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+    assert explained == set(TABLES["steps"].schema.names)
+
+
+@pytest.mark.parametrize("page", ["docs/metrics.md", "sql/README.md"])
+def test_queries_in_pages_run(page: str, lake: tuple[LakeFixture, Catalog]) -> None:
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    blocks = [b for b in re.findall(r"```sql\n(.+?)```", text, re.DOTALL) if b[:2] != "--"]
+    queries = [query for block in blocks for query in block.split(";") if query.strip()]
+    assert queries
+    with Warehouse(lake[1]) as warehouse:
+        for query in queries:
+            assert warehouse.query(query).dicts()

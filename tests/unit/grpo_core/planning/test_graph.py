@@ -63,7 +63,10 @@ TRAIN = {"train/1", "train/2", "train/3"}
         ("evaluate.samples_per_prompt=8", {f"eval_samples/{n}" for n in ("base", 1, 2, 3)}),
         ("variants.per_prompt=2", {"variants"}),
         ("audit.deep=true", {"audit"}),
-        ("prompts.test_limit=10", {f"eval_{k}/{n}" for k in ("samples",) for n in ("base", 1, 2, 3)}),
+        (
+            "prompts.test_limit=10",
+            {f"eval_{k}/{n}" for k in ("samples",) for n in ("base", 1, 2, 3)},
+        ),
         ("execution.micro_batch_rows=7", set()),
         ("execution.threads=1", set()),
         ("evaluate.ks=[1]", set()),

@@ -69,7 +69,11 @@ def assert_rows_match(
 
 class SamplerContract:
     def make(
-        self, model: LlamaForCausalLM, *, eos_token_ids: frozenset[int] = EOS, context: int = CONTEXT
+        self,
+        model: LlamaForCausalLM,
+        *,
+        eos_token_ids: frozenset[int] = EOS,
+        context: int = CONTEXT,
     ) -> Sampler:
         raise NotImplementedError
 
@@ -122,9 +126,7 @@ class SamplerContract:
                     assert len(row.token_ids) == asked.max_completion_tokens
         assert seen == set(FinishReason)
 
-    def test_logprobs_are_the_trainers_at_each_requests_temperature(
-        self, model, requests, sampled
-    ):
+    def test_logprobs_are_the_trainers_at_each_requests_temperature(self, model, requests, sampled):
         rows, temperatures, got = [], [], []
         for asked, completions in zip(requests, sampled, strict=True):
             for completion in completions:

@@ -81,7 +81,9 @@ def test_repeated_calls_are_bit_identical(ending_policy):
 def test_a_pad_id_that_is_an_eos_id_does_no_harm(ending_policy):
     asked = [request(length, seeds=range(6)) for length in (4, 9)]
     padded_by_eos = make_sampler(ending_policy, pad=2).sample(asked)
-    for rows, expected in zip(padded_by_eos, make_sampler(ending_policy).sample(asked), strict=True):
+    for rows, expected in zip(
+        padded_by_eos, make_sampler(ending_policy).sample(asked), strict=True
+    ):
         assert_rows_match(rows, expected)
 
 

@@ -46,7 +46,7 @@ def test_equal_lengths_need_no_mask():
 
 def test_the_refusal_names_request_and_lengths():
     with pytest.raises(
-        SamplerError, match="request 1: prompt of 600 tokens .* 512 .* 1112 exceeds .* 1024"
+        SamplerError, match=r"request 1: prompt of 600 tokens .* 512 .* 1112 exceeds .* 1024"
     ):
         check_requests(
             [

@@ -46,9 +46,7 @@ def test_logprobs_are_at_the_temperature_over_the_whole_vocabulary():
     temperatures = torch.linspace(0.3, 2.0, 16)[:, None]
     tokens, logprobs = draw_tokens(logits, temperatures, uniform_streams(range(16), 1))
     want = torch.log_softmax(logits.double() / temperatures.double(), -1)
-    assert torch.allclose(
-        logprobs.double(), want.gather(1, tokens[:, None]).squeeze(1), atol=1e-6
-    )
+    assert torch.allclose(logprobs.double(), want.gather(1, tokens[:, None]).squeeze(1), atol=1e-6)
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-24])
@@ -58,9 +56,7 @@ def test_impossible_tokens_are_never_drawn(uniform):
     for size in (5, 50, 1000):
         logits = torch.randn(64, size, generator=generator)
         logits[:, 0] = logits[:, -1] = logits[:, size // 2] = float("-inf")
-        tokens, logprobs = draw_tokens(
-            logits, torch.ones(64, 1), torch.full((64, 1), uniform)
-        )
+        tokens, logprobs = draw_tokens(logits, torch.ones(64, 1), torch.full((64, 1), uniform))
         assert torch.isfinite(logprobs).all()
         assert not torch.isin(tokens, torch.tensor([0, size // 2, size - 1])).any()
 

@@ -1,0 +1,169 @@
+"""One optimiser step is the same however it is split, padded or ordered."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from grpo_core.config import load_config
+from grpo_core.errors import NonFiniteError
+from grpo_core.models.head import check_head
+from grpo_core.objective.kl_control import KlControl
+from grpo_core.objective.presets import resolve_loss
+from grpo_core.training.state import (
+    TrainerState,
+    load_optimizer,
+    load_trainer_state,
+    save_state,
+)
+from grpo_core.training.tensors import TrainRow
+from grpo_core.training.updates import Updater, make_optimizer, scheduled_learning_rate
+
+VOCABULARY = 40
+METHODS = ("grpo", "dapo", "dr_grpo", "gspo", "gspo_token", "cispo")
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def rows(count: int = 12, seed: int = 0) -> list[TrainRow]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for n in range(count):
+        length = int(rng.integers(1, 12))
+        old = (np.log(1 / VOCABULARY) + 0.3 * rng.normal(size=length)).astype(np.float32)
+        made.append(
+            TrainRow(
+                prompt_token_ids=tuple(rng.integers(0, VOCABULARY, int(rng.integers(2, 9)))),
+                completion_token_ids=tuple(rng.integers(0, VOCABULARY, length)),
+                temperature=1.0,
+                is_truncated=n % 5 == 0,
+                is_live=n // 4 != 1,
+                group=n // 4,
+                advantage=float(rng.normal()),
+                old_logprobs=old,
+                sampling_logprobs=old,
+                ref_logprobs=old - 0.1,
+                pieces=None,
+            )
+        )
+    return made
+
+
+def gradient(model: Any, items: Sequence[TrainRow], *overrides: str) -> torch.Tensor:
+    """Gradient of one step, before clipping acts."""
+    own = copy.deepcopy(model)
+    config = load_config("tiny", overrides=["train.max_grad_norm=1e9", *overrides])
+    loss = resolve_loss(config.loss, longest_completion_tokens=16)
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.0)
+    updater = Updater(own, optimizer, config, loss, check_head(own), torch.device("cpu"))
+    live = [row for row in items if row.is_live]
+    updater.step(
+        live,
+        step=1,
+        beta=config.kl.beta,
+        sampled_rollouts=len(items),
+        generated_tokens=sum(len(row.completion_token_ids) for row in items),
+    )
+    return torch.cat([p.grad.flatten() for p in own.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda items: (items, ("execution.micro_batch_rows=1",)),
+        lambda items: (items, ("execution.micro_batch_rows=3",)),
+        lambda items: (items[::-1], ("execution.micro_batch_rows=5",)),
+        lambda items: (items, ("execution.logits_chunk_tokens=2",)),
+    ],
+    ids=["one-by-one", "threes", "reversed", "chunks"],
+)
+def test_the_gradient_does_not_depend_on_the_split(
+    model: Any, method: str, change: Callable[[list[TrainRow]], Any]
+) -> None:
+    items, overrides = change(rows())
+    method_override = f"loss.method={method}"
+    whole = gradient(model, rows(), method_override)
+    split = gradient(model, items, method_override, *overrides)
+    torch.testing.assert_close(split, whole, rtol=2e-4, atol=2e-6 * float(whole.abs().max()))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "loss.method=grpo",
+        "loss.method=dr_grpo",
+        "loss.method=gspo",
+        "loss.method=cispo",
+        "loss.clip_low=0.01",
+        "loss.dual_clip=1.01",
+        "loss.aggregation=prompt_mean",
+        "loss.off_policy_mask_nats=0.001",
+        "kl.beta=0.5",
+        "kl.kind=k2",
+        "kl.gradient=k2",
+        "kl.importance_corrected=true",
+        "kl.conclusion_weight=5",
+        "mask.truncated=drop",
+    ],
+)
+def test_an_option_changes_the_step(model: Any, override: str) -> None:
+    plain = gradient(model, rows(), "kl.beta=0.1")
+    changed = gradient(model, rows(), "kl.beta=0.1", override)
+    assert not torch.allclose(plain, changed, rtol=1e-4, atol=0)
+
+
+def test_warm_up_is_linear_and_once() -> None:
+    config = load_config("tiny", overrides=["train.warmup_steps=4", "train.learning_rate=1"])
+    rates = [scheduled_learning_rate(config, step) for step in (1, 2, 4, 5, 100)]
+    assert rates == [0.25, 0.5, 1.0, 1.0, 1.0]
+
+
+def test_a_non_finite_gradient_changes_nothing(model: Any) -> None:
+    own = copy.deepcopy(model)
+    config = load_config("tiny")
+    loss = resolve_loss(config.loss, longest_completion_tokens=16)
+    updater = Updater(
+        own, make_optimizer(own, config), config, loss, check_head(own), torch.device("cpu")
+    )
+    bad = rows()[0]
+    broken = replace(bad, advantage=float("inf"))
+    with pytest.raises(NonFiniteError, match="step 3"):
+        updater.step([broken], step=3, beta=0.0, sampled_rollouts=1, generated_tokens=1)
+    for before, after in zip(model.parameters(), own.parameters(), strict=True):
+        assert torch.equal(before, after)
+
+
+def test_states_come_back_bit_for_bit(model: Any, tmp_path: Path) -> None:
+    own = copy.deepcopy(model)
+    config = load_config("tiny")
+    optimizer = make_optimizer(own, config)
+    own(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
+    optimizer.step()
+    state = TrainerState(5, KlControl(0.01, ema=0.2), {"data": 0.3})
+    save_state(tmp_path, model=own, optimizer=optimizer, state=state, tokenizer_from=tmp_path)
+    assert load_trainer_state(tmp_path) == state
+    fresh = make_optimizer(own, config)
+    load_optimizer(fresh, tmp_path)
+    for parameter in own.parameters():
+        for name, value in optimizer.state[parameter].items():
+            assert torch.equal(value, fresh.state[parameter][name]), name
