@@ -4,6 +4,7 @@ SHELL := /bin/sh
 PYTHON_BIN := .venv/bin/python
 GRPO := $(PYTHON_BIN) -m flows.cli
 ARGS ?=
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
 .PHONY: help run up down test test-unit lint format learn ci clean env env-dev
 

@@ -36,7 +36,7 @@ def stage_table(progress: RunProgress) -> Table:
     table.add_column("seconds", justify="right")
     table.add_column("tokens", justify="right")
     for stage in progress.stages:
-        nodes = [node for node in progress.nodes.values() if node.stage == stage]
+        nodes = progress.nodes_of(stage)
         states = {node.state for node in nodes}
         state = "Reused" if states == {"Reused"} else "Computed"
         if not nodes or states - {"Reused", "Computed"}:

@@ -89,6 +89,10 @@ class RunProgress:
         """Take in events; returns those that belong to this run."""
         return [event for event in events if self._apply(event)]
 
+    def nodes_of(self, stage: str) -> list[Node]:
+        """The stage's nodes that have begun, in order."""
+        return [node for node in self.nodes.values() if node.stage == stage]
+
     def close(self) -> None:
         """The run has ended: nothing that still seems to run does."""
         for node in self.nodes.values():

@@ -79,6 +79,7 @@ class Project:
         environment["PREFECT_PROFILES_PATH"] = str(self.profiles)
         if api_url is not None:
             environment["PREFECT_API_URL"] = api_url
+            environment["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = _own_pages(api_url)
         return environment
 
     def write_profile(self, api_url: str | None) -> None:
@@ -116,3 +117,9 @@ def foreign_settings() -> list[str]:
     """Variables in the user's shell that send a hand-typed `prefect` somewhere else."""
     names = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_HOME", "PREFECT_PROFILES_PATH")
     return [name for name in names if os.environ.get(name)]
+
+
+def _own_pages(api_url: str) -> str:
+    """Origins that may call the API from a browser: its own UI, no other web page."""
+    page = api_url.removesuffix("/api")
+    return f"{page},{page.replace('127.0.0.1', 'localhost')}"

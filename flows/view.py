@@ -107,18 +107,30 @@ class LiveView:
 
 
 def nodes_table(progress: RunProgress, spinner: Spinner) -> Table:
-    """One row a node, and one for each stage that has not begun."""
+    """One row a stage that is over or to come, one row a node of the stage in work."""
     table = Table.grid(padding=(0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for node in progress.nodes.values():
-        table.add_row(*_node_row(node, spinner))
-    begun = {node.stage for node in progress.nodes.values()}
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    begun = [stage for stage in progress.stages if progress.nodes_of(stage)]
     for stage in progress.stages:
-        if stage not in begun:
+        nodes = progress.nodes_of(stage)
+        if not nodes:
             table.add_row("", Text(stage, "dim"), "", "")
+        elif stage == begun[-1]:
+            for node in nodes:
+                table.add_row(*_node_row(node, spinner))
+        else:
+            table.add_row(*_stage_row(stage, nodes))
     return table
+
+
+def _stage_row(stage: str, nodes: list[Node]) -> tuple[RenderableType, ...]:
+    state = "Reused" if all(node.state == "Reused" for node in nodes) else "Computed"
+    mark, style = _MARKS[state]
+    what = Text(state, style).append(f"  {duration(sum(n.seconds for n in nodes))}", "default")
+    telling = [node for node in nodes if node.label.startswith(stage)] or nodes
+    return Text(mark, style), stage, what, Text(figures_text(telling[-1].figures), "dim")
 
 
 def _node_row(node: Node, spinner: Spinner) -> tuple[RenderableType, ...]:

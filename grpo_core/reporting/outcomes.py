@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_core.reporting import html
 from grpo_core.reporting.html import Section
-from grpo_core.reporting.summary import interval
+from grpo_core.reporting.pass_lines import PassLine
 from grpo_core.reporting.svg import Axes, Bar, Point, Series, bar_plot, line_plot
 from grpo_core.types import Band
 
@@ -23,56 +23,55 @@ BAND_COLOURS = {
 CHECKPOINT_COLOURS = (5, 0, 2, 1, 3, 4, 6)
 
 
-def pass_section(rows: Rows) -> Section:
+def pass_section(lines: Sequence[PassLine]) -> Section:
     """pass@k before and after each phase, with intervals over prompts."""
-    if not rows:
+    if not lines:
         return Section("pass", "pass@k", html.paragraph("No checkpoint has been evaluated yet."))
-    labels = {row["phase"]: row["checkpoint_label"] for row in rows}
-    shift = {phase: 0.05 * (n - (len(labels) - 1) / 2) for n, phase in enumerate(sorted(labels))}
-    ks = sorted({row["k"] for row in rows})
+    labels = {line.phase: line.checkpoint for line in lines}
+    ks = sorted({line.k for line in lines})
     series = [
         Series(
             name=labels[phase],
             points=[
-                Point(ks.index(row["k"]) + shift[phase], row["estimate"], row["low"], row["high"])
-                for row in rows
-                if row["phase"] == phase
+                Point(
+                    ks.index(line.k) + 0.05 * (n - (len(labels) - 1) / 2),
+                    line.estimate,
+                    line.low,
+                    line.high,
+                )
+                for line in lines
+                if line.phase == phase
             ],
             colour=CHECKPOINT_COLOURS[n % len(CHECKPOINT_COLOURS)],
         )
         for n, phase in enumerate(sorted(labels))
     ]
-    axes = Axes(
-        title="pass@k of each checkpoint",
-        x_label="k",
-        y_label="pass@k",
-        high=1.0,
-        ticks=[(n, str(k)) for n, k in enumerate(ks)],
-    )
+    ticks = [(n, str(k)) for n, k in enumerate(ks)]
+    axes = Axes("pass@k of each checkpoint", "k", "pass@k", high=1.0, ticks=ticks)
     note = (
-        "Unbiased estimate per problem, averaged over problems, with 95 % normal intervals. The "
-        "gain is the last checkpoint minus the base model, paired problem by problem."
+        "Unbiased estimate per problem, averaged over problems, with 95 % bootstrap intervals over "
+        "problems. The gain is the last checkpoint minus the base model, paired by problem."
     )
     plot = html.figure(
         line_plot(series, axes),
         "pass@k on the test problems",
         legend=html.legend([(line.name, line.colour) for line in series]),
     )
-    return Section("pass", "pass@k", html.paragraph(note, "muted") + plot + _pass_table(rows))
+    return Section("pass", "pass@k", html.paragraph(note, "muted") + plot + _pass_table(lines))
 
 
-def _pass_table(rows: Rows) -> str:
-    """One line a k: every checkpoint, then the gain of the last one."""
-    last = max(row["phase"] for row in rows)
-    lines: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        line = lines.setdefault(row["k"], {"k": row["k"], "problems": row["num_prompts"]})
-        line[row["checkpoint_label"]] = interval(row["estimate"], row["low"], row["high"])
-        if row["phase"] == last:
-            line["gain"] = interval(row["gain"], row["gain_low"], row["gain_high"], "+")
-    labels = {row["phase"]: row["checkpoint_label"] for row in rows}
+def _pass_table(lines: Sequence[PassLine]) -> str:
+    """One row a k: every checkpoint, then the gain of the last one."""
+    labels = {line.phase: line.checkpoint for line in lines}
     columns = ["k", "problems", *(labels[phase] for phase in sorted(labels)), "gain"]
-    return html.table([dict.fromkeys(columns, "-") | line for line in lines.values()], columns)
+    rows: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        row = rows.setdefault(line.k, dict.fromkeys(columns, "-") | {"k": line.k})
+        row["problems"] = line.num_prompts
+        row[line.checkpoint] = f"{line.estimate:.3f} [{line.low:.3f}, {line.high:.3f}]"
+        if line.gain is not None:
+            row["gain"] = f"{line.gain:+.3f} [{line.gain_low:+.3f}, {line.gain_high:+.3f}]"
+    return html.table(list(rows.values()), columns)
 
 
 def band_section(rows: Rows) -> Section:

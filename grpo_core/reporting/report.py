@@ -9,7 +9,8 @@ from typing import Any
 from grpo_core.errors import DataContractError
 from grpo_core.reporting import accounts, html, outcomes, training
 from grpo_core.reporting.html import Section
-from grpo_core.reporting.summary import RunSummary, final_summary, interval
+from grpo_core.reporting.pass_lines import read_pass_lines
+from grpo_core.reporting.summary import RunSummary, final_summary
 from grpo_core.store.results import AuditResult
 from grpo_core.store.warehouse import Warehouse
 
@@ -58,7 +59,7 @@ def render_report(
     results = warehouse.run_audits() if audits is None else list(audits)
     steps = rows("training_curves")
     parts: list[Section] = [
-        outcomes.pass_section(rows("pass_at_k_table")),
+        outcomes.pass_section(read_pass_lines(warehouse, run)),
         training.training_section(steps, rows("phases"), rows("dead_groups_by_step")),
         outcomes.band_section(rows("pass_rates_by_band")),
         training.length_section(rows("truncation"), rows("reward_by_length_bucket")),
@@ -100,10 +101,8 @@ def _verdict(summary: RunSummary) -> str:
     if not summary.pass_at_k:
         return "No checkpoint has been evaluated yet."
     last = summary.pass_at_k[-1]
-    if last.gain is None:
-        return "Only the base model has been evaluated."
     if last.gain_low is None or last.gain_high is None:
-        return "One test problem is too few for an interval."
+        return "Only the base model has been evaluated."
     if last.gain_low > 0:
         return "pass@1 rose from the base model to the last phase; the interval excludes 0."
     if last.gain_high < 0:
@@ -120,8 +119,8 @@ def _gain_tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
         figure += f" → {last.estimate:.3f}"
     tiles = [("pass@1, base → last", figure, f"{last.num_prompts:,} test problems")]
     if last.gain is not None:
-        bounds = interval(last.gain, last.gain_low, last.gain_high, "+").partition(" ")[2]
-        tiles.append(("Gain, paired", f"{last.gain:+.3f}", f"{bounds or 'no'} 95 % interval"))
+        bounds = f"{last.gain_low:+.3f} to {last.gain_high:+.3f}"
+        tiles.append(("Gain, paired", f"{last.gain:+.3f}", f"95 % interval {bounds}"))
     return tiles
 
 

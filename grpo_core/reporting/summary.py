@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from grpo_core.reporting.pass_lines import PassLine, read_pass_lines
 from grpo_core.store.warehouse import Warehouse
 from grpo_core.types import Band
 
@@ -35,25 +36,6 @@ class BandLine:
     band: str
     num_prompts: int
     pass_rate: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class PassLine:
-    """pass@k of one checkpoint with 95 % intervals over prompts; the gain is paired with the base.
-
-    `gain` is None for the base; intervals are None for a single prompt.
-    """
-
-    phase: int
-    checkpoint: str
-    k: int
-    num_prompts: int
-    estimate: float
-    low: float | None
-    high: float | None
-    gain: float | None
-    gain_low: float | None
-    gain_high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +86,7 @@ def final_summary(
     *,
     report: Path | None = None,
     ks: Sequence[int] = DEFAULT_KS,
+    confidence: float = 0.95,
 ) -> RunSummary:
     """Read the summary of a run; parts that do not exist yet are empty.
 
@@ -112,8 +95,8 @@ def final_summary(
         run: Run name.
         report: Path of the HTML report, to be named at the end.
         ks: The k of pass@k to show.
+        confidence: Level of the intervals.
     """
-    passes = _rows(warehouse, "pass_at_k_table", run)
     return RunSummary(
         run=run,
         stages=tuple(
@@ -124,7 +107,7 @@ def final_summary(
             BandLine(*(row[name] for name in ("phase", "band", "num_prompts", "pass_rate")))
             for row in _rows(warehouse, "pass_rates_by_band", run)
         ),
-        pass_at_k=tuple(_pass_line(row) for row in passes if row["k"] in ks),
+        pass_at_k=read_pass_lines(warehouse, run, ks=ks, confidence=confidence),
         waste=tuple(
             WasteLine(*(row[name] for name in WasteLine.__slots__))
             for row in _rows(warehouse, "waste_by_reason", run)
@@ -162,31 +145,6 @@ def merge_stages(lines: Sequence[StageLine]) -> list[StageLine]:
             tokens=before.tokens + line.tokens,
         )
     return list(merged.values())
-
-
-def interval(estimate: float | None, low: float | None, high: float | None, sign: str = "") -> str:
-    """`0.412 [0.380, 0.440]`; without an interval the estimate alone, without either a dash."""
-    if estimate is None:
-        return "-"
-    bounds = "" if low is None or high is None else f" [{low:{sign}.3f}, {high:{sign}.3f}]"
-    return f"{estimate:{sign}.3f}{bounds}"
-
-
-def half_width(
-    estimate: float | None, low: float | None, high: float | None, sign: str = ""
-) -> str:
-    """`0.412 ±0.030`, from the side that [0, 1] does not cut."""
-    if estimate is None:
-        return "-"
-    width = "" if low is None or high is None else f" ±{max(high - estimate, estimate - low):.3f}"
-    return f"{estimate:{sign}.3f}{width}"
-
-
-def _pass_line(row: dict[str, Any]) -> PassLine:
-    return PassLine(
-        checkpoint=row["checkpoint_label"],
-        **{name: row[name] for name in PassLine.__slots__ if name != "checkpoint"},
-    )
 
 
 def _rows(warehouse: Warehouse, report: str, run: str) -> list[dict[str, Any]]:
@@ -227,23 +185,28 @@ def _band_table(lines: Sequence[BandLine]) -> Table:
 
 
 def _pass_table(lines: Sequence[PassLine]) -> Table:
+    """A column a checkpoint; each cell is the estimate over its interval."""
     checkpoints = {line.phase: line.checkpoint for line in lines}
-    columns = [checkpoints[phase] for phase in sorted(checkpoints)]
     last = max(checkpoints)
     num_prompts = max(line.num_prompts for line in lines)
-    table = _table(
-        f"pass@k on {num_prompts:,} test problems, 95 % intervals", ("k",), [*columns, "gain"]
-    )
+    columns = [checkpoints[phase] for phase in sorted(checkpoints)]
+    title = f"pass@k on {num_prompts:,} test problems, with intervals"
+    table = _table(title, ("k",), [*columns, "gain"])
     for k in sorted({line.k for line in lines}):
         found = {line.phase: line for line in lines if line.k == k}
-        cells = [
-            half_width(line.estimate, line.low, line.high) if line else "-"
-            for line in (found.get(phase) for phase in sorted(checkpoints))
-        ]
-        end = found.get(last)
-        gain = half_width(end.gain, end.gain_low, end.gain_high, "+") if end else "-"
-        table.add_row(f"{k}", *cells, gain)
+        cells = [_estimate_cell(found.get(phase)) for phase in sorted(checkpoints)]
+        table.add_row(f"{k}", *cells, _gain_cell(found.get(last)))
     return table
+
+
+def _estimate_cell(line: PassLine | None) -> str:
+    return "-" if line is None else f"{line.estimate:.3f}\n{line.low:.3f}-{line.high:.3f}"
+
+
+def _gain_cell(line: PassLine | None) -> str:
+    if line is None or line.gain is None:
+        return "-"
+    return f"{line.gain:+.3f}\n{line.gain_low:+.3f} to {line.gain_high:+.3f}"
 
 
 def _waste_table(lines: Sequence[WasteLine]) -> Table:

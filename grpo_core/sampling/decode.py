@@ -5,7 +5,7 @@ tokens, V vocabulary.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,6 @@ from torch import Tensor, nn
 
 from grpo_core.errors import NonFiniteError, SamplerError
 from grpo_core.sampling.draw import draw_tokens
-
-StopCheck = Callable[[Tensor], Tensor]
-"""Completion ids so far [M, t] -> bool [M]: does the text end in a stop string?"""
 
 _COMPACT_AT = 0.95
 """Finished rows leave the batch once at most this share of it is open, or when a budget is spent:
@@ -54,14 +51,46 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What was drawn: tokens [N, T], logprobs [N, T] fp32 and ended [N, T] bool.
+    """What was drawn so far.
 
     A row holds up to and including its first `ended`; without one, up to its budget.
+
+    Args:
+        tokens: [N, T] int64.
+        logprobs: [N, T] fp32.
+        ended: [N, T] bool, True where a token ends the completion.
     """
 
     tokens: Tensor
     logprobs: Tensor
     ended: Tensor
+
+    @classmethod
+    def empty(cls, like: Tensor) -> "Draws":
+        """Room for as many rows and tokens as `like` [N, T] fp32 has."""
+        zeros = torch.zeros_like
+        return cls(zeros(like, dtype=torch.int64), zeros(like), zeros(like, dtype=torch.bool))
+
+    def take(
+        self, step: int, logits: Tensor, rows: Rows, ends: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw and keep one token of each row.
+
+        Args:
+            step: Index of the token in its completion.
+            logits: [M, V].
+            rows: The M rows.
+            ends: Completion ids so far [M, t] -> bool [M].
+
+        Returns:
+            Tokens [M], ended [M] bool, and bad [M] bool: rows whose log-prob is not finite.
+        """
+        tokens, logprobs = draw_tokens(logits, rows.temperatures, rows.uniforms[:, step : step + 1])
+        self.tokens[rows.index, step] = tokens
+        self.logprobs[rows.index, step] = logprobs
+        ended = ends(self.tokens[rows.index, : step + 1])
+        self.ended[rows.index, step] = ended
+        return tokens, ended, ~torch.isfinite(logprobs)
 
 
 class Forward:
@@ -124,8 +153,8 @@ def decode(
     model: nn.Module,
     prompts: tuple[Tensor, Tensor | None],
     rows: Rows,
-    eos_token_ids: Tensor,
-    stop: StopCheck | None,
+    ends: Callable[[Tensor], Tensor],
+    names: Sequence[str],
 ) -> Draws:
     """Draw every row of a batch to its end or budget.
 
@@ -133,8 +162,8 @@ def decode(
         model: In eval mode, without gradient.
         prompts: Left-padded ids [B, P] and mask [B, P] or None.
         rows: All N rows.
-        eos_token_ids: [E] ids that end a completion.
-        stop: Stop strings, if any.
+        ends: Completion ids so far [M, t] -> bool [M]: does the last one end the completion?
+        names: What to call each of the N rows in an error.
 
     Raises:
         NonFiniteError: The model gave NaN or infinite log-probs.
@@ -143,28 +172,17 @@ def decode(
     forward = Forward(model, mask)
     logits = forward(ids)[rows.prompt]
     forward.select(rows.prompt)
-    num_rows, longest = rows.uniforms.shape
-    draws = Draws(
-        tokens=ids.new_zeros(num_rows, longest),
-        logprobs=rows.uniforms.new_zeros(num_rows, longest),
-        ended=torch.zeros(num_rows, longest, dtype=torch.bool, device=ids.device),
-    )
-    is_open = torch.ones(num_rows, dtype=torch.bool, device=ids.device)
-    for step in range(longest):
-        tokens, logprobs = draw_tokens(logits, rows.temperatures, rows.uniforms[:, step : step + 1])
-        draws.tokens[rows.index, step] = tokens
-        draws.logprobs[rows.index, step] = logprobs
-        ended = (tokens[:, None] == eos_token_ids).any(1)
-        if stop is not None:
-            ended |= stop(draws.tokens[rows.index, : step + 1])
-        draws.ended[rows.index, step] = ended
-        bad = ~torch.isfinite(logprobs) & is_open
+    draws = Draws.empty(rows.uniforms)
+    is_open = torch.ones_like(rows.index, dtype=torch.bool)
+    for step in range(rows.uniforms.shape[1]):
+        tokens, ended, bad = draws.take(step, logits, rows, ends)
+        bad = bad & is_open
         is_open = is_open & ~ended & (rows.budgets > step + 1)
         spent = rows.budgets == step + 1
-        counts = torch.stack((is_open.sum(), bad.sum(), spent.sum()))
-        num_open, num_bad, num_spent = counts.tolist()
+        counts = torch.stack((is_open.sum(), spent.sum(), bad.sum()))
+        num_open, num_spent, num_bad = counts.tolist()
         if num_bad:
-            raise _non_finite(rows, bad, step)
+            raise _non_finite(names[int(rows.index[bad][0])], step, num_bad, len(bad))
         if not num_open:
             break
         if num_spent or num_open <= _COMPACT_AT * len(is_open):
@@ -182,11 +200,9 @@ def fill_holes(is_open: Tensor, num_open: int) -> Tensor:
     return keep
 
 
-def _non_finite(rows: Rows, bad: Tensor, step: int) -> NonFiniteError:
-    first = int(bad.nonzero()[0])
+def _non_finite(name: str, step: int, num_bad: int, num_rows: int) -> NonFiniteError:
     return NonFiniteError(
-        f"prompt {int(rows.prompt[first])} of the batch, row {int(rows.index[first])}, completion "
-        f"token {step}: the policy gave NaN or infinite log-probs ({int(bad.sum())} rows of "
-        f"{len(bad)})",
+        f"{name}, completion token {step}: the policy gave NaN or infinite log-probs, as in "
+        f"{num_bad} of the {num_rows} rows of its batch",
         "the weights hold NaN or overflow in this dtype: go back to the last good checkpoint",
     )

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from grpo_core.errors import NonFiniteError, SamplerError
+from grpo_core.errors import SamplerError
 from grpo_core.models.modes import inference
 from grpo_core.sampling.batches import Share, check_requests, left_pad, plan_batches
-from grpo_core.sampling.decode import Draws, Rows, StopCheck, decode
+from grpo_core.sampling.decode import Draws, Rows, decode
 from grpo_core.sampling.draw import uniform_streams
+from grpo_core.sampling.stopping import StopCheck
 from grpo_core.types import FinishReason, SampledCompletion, SamplingRequest
 
 
@@ -73,19 +74,22 @@ class HfSampler:
         """Yield ((request, sample), completion) of one batch."""
         device = next(self._model.parameters()).device
         texts = [requests[share.request].prompt_token_ids for share in shares]
-        prompts = left_pad(texts, self._pad, device)
         rows = _stack_rows(requests, shares, device)
-        try:
-            draws = decode(
-                self._model, prompts, rows, torch.tensor(self._eos, device=device), self._stop
-            )
-        except NonFiniteError as error:
-            named = ", ".join(str(share.request) for share in shares[:8])
-            raise NonFiniteError(
-                f"requests {named}{', ...' if len(shares) > 8 else ''}: {error.message}", error.hint
-            ) from error
         keys = [(s.request, sample) for s in shares for sample in range(s.start, s.stop)]
+        draws = decode(
+            self._model,
+            left_pad(texts, self._pad, device),
+            rows,
+            self._ends,
+            [f"request {request}, sample {sample}" for request, sample in keys],
+        )
         return zip(keys, _completions(draws, rows.budgets.tolist()), strict=True)
+
+    def _ends(self, completion_ids: Tensor) -> Tensor:
+        """[M, t] -> bool [M]: the last id is an EOS id, or completes a stop string."""
+        eos = torch.tensor(self._eos, dtype=torch.int64, device=completion_ids.device)
+        ended = (completion_ids[:, -1:] == eos).any(1)
+        return ended if self._stop is None else ended | self._stop(completion_ids)
 
 
 def _stack_rows(

@@ -1,15 +1,17 @@
 """Stop strings: texts that end a completion besides the end-of-sequence ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from grpo_core.errors import ConfigError
-from grpo_core.sampling.decode import StopCheck
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+StopCheck = Callable[[Tensor], Tensor]
+"""Completion ids so far [M, t] -> bool [M]: does the last one complete a stop string?"""
 
 
 def stop_check(tokenizer: "PreTrainedTokenizerBase", stop: Sequence[str]) -> StopCheck | None:

@@ -23,9 +23,11 @@ from grpo_core.store.columns import logprob_columns
 from grpo_core.store.ref_cache import RefRow
 from grpo_core.store.schemas import ROLLOUTS
 from grpo_core.training.decide import BatchFacts, Scores, decision_columns
+from grpo_core.training.step_rows import SAMPLED
 from grpo_core.types import SampledCompletion, SamplingRequest
 
-SAMPLED, FROM_PREFILTER = "sampled", "prefilter"
+FROM_PREFILTER = "prefilter"
+"""Origin of rollouts that the prefilter had sampled."""
 
 Columns = dict[str, list[Any]]
 

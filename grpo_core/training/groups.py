@@ -59,10 +59,7 @@ def decide_groups(
         sources: Data source of each group, [B].
         ema_rewards: Running mean reward by source.
     """
-    key = config.filter.key
-    if key == "auto":
-        key = "graded" if config.reward.process_credit else "raw"
-    keyed = graded if key == "graded" else raw
+    keyed = graded if filter_key(config) == "graded" else raw
     decided = [[value for value in group if value is not None] for group in raw]
     has_signal = live_groups(keyed, tolerance=config.filter.tolerance).tolist()
     enough = [len(group) >= 2 for group in decided]
@@ -85,6 +82,14 @@ def decide_groups(
         all_solved=[bool(group) and min(group) >= 1.0 for group in decided],
         all_unsolved=[bool(group) and max(group) < 1.0 for group in decided],
     )
+
+
+def filter_key(config: RunConfig) -> str:
+    """The reward on which zero variance is tested: `raw` or `graded`."""
+    key: str = config.filter.key
+    if key == "auto":
+        return "graded" if config.reward.process_credit else "raw"
+    return key
 
 
 def assign_updates(

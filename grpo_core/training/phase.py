@@ -25,7 +25,7 @@ from grpo_core.store.schemas import EVENTS, STEPS
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
 from grpo_core.training.first_batch import draw_batch_prompts
-from grpo_core.training.groups import next_ema_rewards
+from grpo_core.training.groups import filter_key, next_ema_rewards
 from grpo_core.training.state import TrainerState, save_state
 from grpo_core.training.step_rows import StepFacts, rollout_metrics, step_row
 from grpo_core.training.tensors import TrainRow, needs_pieces
@@ -109,7 +109,7 @@ class PhaseTrainer:
             self.partial.write("rollouts", batch, rollouts)
         rows = self._train_rows(rollouts)
         hit_rate = self._hit_rate(before)
-        metrics = rollout_metrics(rollouts, self.config.train.group_size)
+        metrics = rollout_metrics(rollouts, self.config.train.group_size, filter_key(self.config))
         steps, events = [], []
         for offset in range(self.steps_per_batch):
             facts = self._facts(batch, step + offset, offset, hit_rate)

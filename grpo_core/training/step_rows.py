@@ -10,6 +10,9 @@ import pyarrow.compute as pc
 from grpo_core.training.updates import UpdateResult
 from grpo_core.types import FinishReason
 
+SAMPLED = "sampled"
+"""Origin of rollouts that training itself sampled."""
+
 _UPDATE_METRICS = (
     "loss",
     "policy_loss",
@@ -49,18 +52,24 @@ class StepFacts:
     validation_pass_at_1: float | None
 
 
-def rollout_metrics(rollouts: pa.Table, group_size: int) -> dict[str, float]:
-    """Metrics of a whole rollout batch, equal on each of its steps."""
+def rollout_metrics(rollouts: pa.Table, group_size: int, filter_key: str) -> dict[str, float]:
+    """Metrics of a whole rollout batch, equal on each of its steps.
+
+    Args:
+        rollouts: The batch, in row order.
+        group_size: G.
+        filter_key: `raw` or `graded`: the reward on which zero variance is tested.
+    """
     raw = rollouts.column("reward_raw").to_pylist()
-    groups = [raw[start : start + group_size] for start in range(0, len(raw), group_size)]
-    decided = [[value for value in group if value is not None] for group in groups]
-    equal = [bool(group) and min(group) == max(group) for group in decided]
+    decided = _decided_groups(raw, group_size)
+    keyed = _decided_groups(rollouts.column(f"reward_{filter_key}").to_pylist(), group_size)
+    equal = [bool(group) and min(group) == max(group) for group in keyed]
     tokens = rollouts.column("num_completion_tokens")
     truncated = pc.equal(rollouts.column("finish_reason"), FinishReason.LENGTH.value)
     return {
         "reward_mean": _mean(rollouts.column("reward").to_pylist()),
         "reward_raw_mean": _mean(raw),
-        "zero_variance_fraction": sum(equal) / len(groups),
+        "zero_variance_fraction": sum(equal) / len(equal),
         "solved_group_fraction": _share(decided, equal, solved=True),
         "unsolved_group_fraction": _share(decided, equal, solved=False),
         "truncation_rate": float(pc.mean(truncated.cast(pa.float64())).as_py()),
@@ -73,8 +82,8 @@ def step_row(
     facts: StepFacts, batch: Mapping[str, float], rollouts: pa.Table, update: UpdateResult
 ) -> dict[str, Any]:
     """One row of `steps`."""
-    generated = int(pc.sum(rollouts.column("num_completion_tokens")).as_py())
-    live = rollouts.num_rows - rollouts.column("drop_reason").null_count
+    is_sampled = pc.equal(rollouts.column("origin"), SAMPLED)
+    generated = pc.sum(rollouts.filter(is_sampled).column("num_completion_tokens")).as_py() or 0
     metrics = update.metrics
     return {
         **batch,
@@ -89,13 +98,21 @@ def step_row(
         "learning_rate": update.learning_rate,
         "grad_norm": update.grad_norm,
         "num_rollouts": rollouts.num_rows,
-        "num_live_rollouts": rollouts.num_rows - live,
+        "num_live_rollouts": rollouts.column("drop_reason").null_count,
         "num_generated_tokens": generated if facts.is_first_of_batch else 0,
         "num_live_tokens": int(metrics.get("live_tokens", 0)),
         "effective_token_fraction": metrics.get("effective_token_fraction", 0.0),
         "ref_cache_hit_rate": facts.ref_cache_hit_rate,
         "validation_pass_at_1": facts.validation_pass_at_1,
     }
+
+
+def _decided_groups(values: Sequence[float | None], group_size: int) -> list[list[float]]:
+    """Values of each group that are not null."""
+    return [
+        [value for value in values[start : start + group_size] if value is not None]
+        for start in range(0, len(values), group_size)
+    ]
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -106,6 +123,7 @@ def _mean(values: Sequence[float | None]) -> float:
 def _share(groups: Sequence[Sequence[float]], equal: Sequence[bool], *, solved: bool) -> float:
     """Share of groups that are all right (solved) or all wrong."""
     matching = [
-        flat and (group[0] >= 1.0) == solved for group, flat in zip(groups, equal, strict=True)
+        flat and bool(group) and (min(group) >= 1.0) == solved
+        for group, flat in zip(groups, equal, strict=True)
     ]
     return sum(matching) / len(groups)

@@ -9,10 +9,11 @@
 --     run: run name
 --     phase: 0 for the base model, else the phase that made the checkpoint
 --     checkpoint_label: base, phase 1, phase 2, …
---     k: draws; powers of two for which no problem has too few decided samples
+--     k: draws; powers of two for which at least 95 % of the problems have k decided samples
 --     num_prompts: prompts with at least k decided samples
+--     num_left_out: prompts with fewer
 --     estimate: unbiased estimate
---     low: lower end of the 95 % interval
+--     low: lower end of the normal 95 % interval
 --     high: upper end
 --     gain: paired difference to the base, null for the base
 --     gain_low: lower end of its 95 % interval
@@ -23,6 +24,7 @@ select
     p.checkpoint_label,
     p.k,
     p.num_prompts,
+    p.num_left_out,
     p.estimate,
     p.low,
     p.high,
@@ -34,6 +36,6 @@ left join pass_at_k_gains as g
     on p.run = g.run and p.phase = g.phase and p.k = g.k
 where
     bit_count(p.k) = 1
-    and p.num_left_out = 0
+    and p.num_left_out <= 0.05 * (p.num_prompts + p.num_left_out)
     and ($run::varchar is null or p.run = $run::varchar)
 order by p.run, p.k, p.phase

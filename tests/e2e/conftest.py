@@ -42,6 +42,7 @@ class Checkout:
     """A copy of the project, and how to call its commands."""
 
     project: Project
+    mini: tuple[str, ...] = MINI
 
     @property
     def lake(self) -> Path:

@@ -1,5 +1,7 @@
 """The product as a user meets it: real server, real runner, real stages, real kill."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -7,15 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import MINI, Checkout
 
 from flows.following import is_held, run_lock
+from flows.processes import birth_of
 from grpo_core.store.progress import read_events
 from grpo_core.types import StageName
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -37,7 +43,7 @@ def _states(attempt: dict[str, Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def first_run(checkout: Checkout) -> dict[str, Any]:
-    done = _watch(checkout, "grpo/full", run="demo", overrides=list(MINI))
+    done = _watch(checkout, "grpo/full", run="demo", overrides=list(checkout.mini))
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "Finished in state Computed" in done.stdout
     return checkout.latest_attempt("demo")
@@ -53,16 +59,18 @@ def test_the_deployment_as_typed_runs_every_stage(first_run: dict[str, Any]) -> 
 def test_a_second_run_reuses_everything_and_says_so(
     checkout: Checkout, first_run: dict[str, Any]
 ) -> None:
-    overrides = [word for override in MINI for word in ("--set", override)]
+    overrides = [word for override in checkout.mini for word in ("--set", override)]
     done = checkout.grpo("run", "full", "--run", "demo", *overrides)
     assert done.returncode == 0, done.stderr
     again = checkout.latest_attempt("demo")
     assert again["attempt"] == first_run["attempt"] + 1
     assert _states(again) == {"Reused"}
     assert sum(node["tokens"] for node in again["nodes"]) == 0
-    table = [line.split() for line in done.stdout.splitlines()]
-    for stage in ALL:
-        assert any(row[:2] == [stage, "Reused"] and row[-1] == "0" for row in table if row)
+    rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
+    for name in (ALL - {"train"}) | {"train/1", "train/2", "train/3"}:
+        assert any(row[:2] == [name, "Reused"] and row[3] == "0" for row in rows), done.stdout
+    assert "report.html" in done.stdout
+    assert (checkout.lake / "runs" / "demo" / "report.html").is_file()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_a_bad_parameter_is_refused_at_creation(
 
 
 def test_a_stage_without_inputs_names_the_stage_to_run_first(checkout: Checkout) -> None:
-    done = _watch(checkout, "grpo/evaluate", run="early", overrides=["seed=99", *MINI])
+    done = _watch(checkout, "grpo/evaluate", run="early", overrides=["seed=99", *checkout.mini])
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert "grpo run" in text
@@ -99,29 +107,50 @@ def test_a_bad_setting_fails_before_anything_is_triggered(checkout: Checkout) ->
     assert "flow run" not in done.stderr
 
 
-def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
-    checkout: Checkout, first_run: dict[str, Any]
-) -> None:
-    lake = checkout.project.root / "killed lake"
-    overrides = [*MINI, f"execution.lake={lake}"]
-    words = [word for override in overrides for word in ("--set", override)]
-    command = [sys.executable, "-m", "flows.cli", "run", "full", "--run", "demo", *words]
+@contextmanager
+def _run_in_training(
+    checkout: Checkout, lake: Path, run: str, *overrides: str
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`grpo run` after its third optimiser step, and the id of the process that works on it."""
+    words = [word for override in (*checkout.mini, *overrides) for word in ("--set", override)]
     with subprocess.Popen(
-        command,
+        [sys.executable, "-m", "flows.cli", "run", "full", "--run", run, *words],
         cwd=checkout.project.root,
         env=checkout.project.environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as run:
-        pid = _flow_process_in_training(lake, run)
+    ) as process:
+        for event in _events(lake / "runs" / run / "progress.jsonl", process):
+            if event["event"] == "progress" and event["label"] == "train/1" and event["done"] > 2:
+                lock = json.loads(run_lock(lake / "runs" / run).read_text(encoding="utf-8"))
+                yield process, int(lock["pid"])
+                return
+        raise AssertionError("the run ended before training")
+
+
+def _events(path: Path, process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    offset = 0
+    while process.poll() is None:
+        events, offset = read_events(path, offset)
+        yield from events
+        time.sleep(0.05)
+
+
+def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    lake = checkout.project.root / "killed lake"
+    override = f"execution.lake={lake}"
+    with _run_in_training(checkout, lake, "demo", override) as (process, pid):
         os.kill(pid, signal.SIGKILL)
-        output, _ = run.communicate(timeout=120)
-    assert run.returncode == 1, output
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
     assert "the run crashed" in output
     assert not is_held(run_lock(lake / "runs" / "demo"))
 
+    words = [word for item in (*checkout.mini, override) for word in ("--set", item)]
     rerun = checkout.grpo("run", "full", "--run", "demo", *words)
     assert rerun.returncode == 0, rerun.stderr
     attempt = checkout.latest_attempt("demo", lake)
@@ -132,37 +161,31 @@ def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
     assert {node["label"]: node["content"] for node in attempt["nodes"]} == undisturbed
 
 
-def _flow_process_in_training(lake: Path, run: subprocess.Popen[str]) -> int:
-    """Wait for the third optimiser step; returns the id of the process that makes it."""
-    for event in _events(lake / "runs" / "demo" / "progress.jsonl", run):
-        if event["event"] == "progress" and event["label"] == "train/1" and event["done"] >= 3:
-            lock = json.loads(run_lock(lake / "runs" / "demo").read_text(encoding="utf-8"))
-            return int(lock["pid"])
-    raise AssertionError("the run ended before training")
+@pytest.mark.usefixtures("first_run")
+def test_ctrl_c_stops_the_run_and_it_can_go_on(checkout: Checkout) -> None:
+    with _run_in_training(checkout, checkout.lake, "stopped", "train.seed=5") as (process, pid):
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    assert "the run was stopped" in output
+    assert birth_of(pid) is None
+    assert checkout.latest_attempt("stopped")["state"] == "Stopped"
 
 
-def _events(path: Path, run: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    offset = 0
-    while run.poll() is None:
-        events, offset = read_events(path, offset)
-        yield from events
-        time.sleep(0.05)
-
-
-def test_a_stopped_runner_is_started_again(checkout: Checkout, first_run: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("first_run")
+def test_a_stopped_runner_is_started_again(checkout: Checkout) -> None:
     record = json.loads(checkout.project.record("runner").read_text(encoding="utf-8"))
     os.kill(record["pid"], signal.SIGKILL)
-    overrides = [word for override in MINI for word in ("--set", override)]
+    overrides = [word for override in checkout.mini for word in ("--set", override)]
     done = checkout.grpo("run", "ingest", "--run", "demo", *overrides)
     assert done.returncode == 0, done.stderr
     assert "starting the runner" in done.stderr
-    assert first_run["state"] == "Completed"
 
 
 def test_quick_questions_of_the_finished_lake(
     checkout: Checkout, first_run: dict[str, Any]
 ) -> None:
-    plan = checkout.grpo("plan", "--run", "demo", *(w for o in MINI for w in ("--set", o)))
+    plan = checkout.grpo("plan", "--run", "demo", *(w for o in checkout.mini for w in ("--set", o)))
     assert plan.returncode == 0, plan.stderr
     assert "MISS" not in plan.stdout
     assert plan.stdout.count("HIT") == len(first_run["nodes"])

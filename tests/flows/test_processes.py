@@ -1,9 +1,12 @@
 import os
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from flows.processes import (
     ProcessRecord,
@@ -33,6 +36,19 @@ def test_a_process_is_recognised_by_id_and_birth() -> None:
     me = _record(os.getpid())
     assert me.is_alive()
     assert not replace(me, birth="another boot:1").is_alive()
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="no ps on this machine")
+def test_without_proc_ps_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr(sys, "platform", "darwin")
+        birth = birth_of(child.pid)
+        assert birth
+        assert birth == birth_of(child.pid)
+        assert child.pid in [member.pid for member in descendants(os.getpid())]
+        child.kill()
+        child.wait()
+        assert birth_of(child.pid) is None
 
 
 def test_an_ended_process_is_gone_even_before_it_is_reaped() -> None:

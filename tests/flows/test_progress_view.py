@@ -111,6 +111,18 @@ def test_a_live_table_on_a_terminal() -> None:
     assert "a line above" in shown
 
 
+def test_stages_that_are_over_take_one_line() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=120, force_terminal=True, color_system=None)
+    progress = RunProgress()
+    with make_view(console, progress, "demo full") as view:
+        view.show(progress.apply(EVENTS), "RUNNING")
+    last_frame = stream.getvalue().rsplit("demo full", 1)[1]
+    assert "ingest" in last_frame
+    assert "prompts" not in last_frame
+    assert "train/1" in last_frame
+
+
 def test_words() -> None:
     assert sentence({"event": "note", "text": "split by hash"}) == "split by hash"
     assert sentence({"event": "run_started"}) is None

@@ -46,6 +46,8 @@ def test_our_processes_are_quiet_and_at_home(tmp_path: Path) -> None:
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert environment["PREFECT_HOME"] == str(tmp_path / ".grpo" / "prefect")
     assert environment["PREFECT_API_URL"] == "http://127.0.0.1:4200/api"
+    origins = environment["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
+    assert origins == "http://127.0.0.1:4200,http://localhost:4200"
 
 
 def test_the_profile_names_the_server_while_there_is_one(tmp_path: Path) -> None:

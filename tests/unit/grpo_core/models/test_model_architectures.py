@@ -69,14 +69,15 @@ def test_gradients_and_entropies_equal_those_of_full_logits(model):
         torch.testing.assert_close(left_gradients[name], gradient, atol=1e-5 * largest, rtol=1e-4)
 
 
-def test_sampled_rows_score_what_the_sampler_said(model):
+@pytest.mark.parametrize("lengths", [(40, 3, 11), (9, 9, 9)])
+def test_sampled_rows_score_what_the_sampler_said(model, lengths):
     limit = min(context_tokens(model.config), 64)
     sampler = HfSampler(
         model, eos_token_ids=frozenset({2}), pad_token_id=0, context_tokens=limit, batch_rows=64
     )
     requests = [
-        SamplingRequest(ids(length, length), tuple(range(6)), temperature, budget)
-        for length, temperature, budget in ((40, 1.0, 24), (3, 0.7, 61), (11, 1.5, 30))
+        SamplingRequest(ids(length, n), tuple(range(6)), temperature, min(limit - length, 50))
+        for n, (length, temperature) in enumerate(zip(lengths, (1.0, 0.7, 1.5), strict=True))
     ]
     sampled = sampler.sample(requests)
     rows = [
@@ -89,6 +90,19 @@ def test_sampled_rows_score_what_the_sampler_said(model):
     got = [c.sampling_logprobs for cs in sampled for c in cs]
     for left, right in zip(got, want, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-4)
+
+
+def test_a_row_whose_budget_is_spent_never_leaves_the_context():
+    """Learned positions end at the context; one spent row among sixty must not run past them."""
+    sampler = HfSampler(
+        build("gpt2"), eos_token_ids=frozenset(), pad_token_id=0, context_tokens=64, batch_rows=64
+    )
+    requests = [
+        SamplingRequest(ids(60, 1), (1,), 1.0, 4),
+        SamplingRequest(ids(3, 2), tuple(range(60)), 1.0, 61),
+    ]
+    sampled = sampler.sample(requests)
+    assert [len(c.token_ids) for cs in sampled for c in cs] == [4] + [61] * 60
 
 
 def test_context_is_read_from_the_config():

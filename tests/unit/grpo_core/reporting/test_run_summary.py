@@ -1,5 +1,6 @@
 """The final summary: stages, bands, pass@k with intervals and paired gain, waste."""
 
+import copy
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,6 @@ from grpo_core.reporting.summary import (
     RunSummary,
     StageLine,
     final_summary,
-    half_width,
-    interval,
     merge_stages,
     render_summary,
 )
@@ -52,7 +51,34 @@ def test_pass_lines_have_base_phases_and_gain(summary: RunSummary) -> None:
     assert [line.checkpoint for line in ones] == ["base", "phase 1", "phase 2"]
     assert ones[0].gain is None
     assert ones[2].gain == pytest.approx(ones[2].estimate - ones[0].estimate)
+    assert ones[2].gain_low is not None
+    assert ones[2].gain_high is not None
+    assert ones[2].gain_low <= ones[2].gain <= ones[2].gain_high
+    assert all(line.low <= line.estimate <= line.high for line in ones)
     assert {line.k for line in summary.pass_at_k} <= {1, 4, 8}
+
+
+def test_k_that_many_problems_lack_samples_for_is_left_out(
+    lake: LakeFixture, tmp_path: Path
+) -> None:
+    broken = copy.deepcopy(lake)
+    for row in broken.rows("eval_verdicts/base", "eval_verdicts"):
+        if row["sample_index"] == 0:
+            row |= {"label": "timeout", "reward_raw": None}
+    with Warehouse(broken.write(tmp_path)) as warehouse:
+        lines = final_summary(warehouse, "tiny").pass_at_k
+    assert (0, 8) not in {(line.phase, line.k) for line in lines}
+    assert (0, 4) in {(line.phase, line.k) for line in lines}
+
+
+def test_equal_values_still_have_a_width(lake: LakeFixture, tmp_path: Path) -> None:
+    hopeless = copy.deepcopy(lake)
+    for row in hopeless.rows("eval_verdicts/base", "eval_verdicts"):
+        row |= {"label": "wrong", "reward_raw": 0.0}
+    with Warehouse(hopeless.write(tmp_path)) as warehouse:
+        base = final_summary(warehouse, "tiny").pass_at_k[0]
+    assert (base.estimate, base.low) == (0.0, 0.0)
+    assert base.high > 0.2
 
 
 def test_waste_shares_add_up(summary: RunSummary) -> None:
@@ -88,11 +114,3 @@ def test_stage_is_reused_only_when_all_its_nodes_are() -> None:
     assert merged["prefilter"] == ("Computed", 5)
     assert merged["train/1"] == ("Reused", 0)
     assert merged["train/2"] == ("Computed", 9)
-
-
-def test_figures_with_and_without_intervals() -> None:
-    assert interval(0.4, 0.3, 0.5) == "0.400 [0.300, 0.500]"
-    assert interval(0.4, None, None) == "0.400"
-    assert interval(None, None, None) == "-"
-    assert half_width(0.98, 0.93, 1.0) == "0.980 ±0.050"
-    assert half_width(0.1, 0.05, 0.15, "+") == "+0.100 ±0.050"

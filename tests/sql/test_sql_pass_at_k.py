@@ -8,13 +8,9 @@ import pytest
 from lake_fixture import make_lake
 
 from grpo_core.audits import audit_run
+from grpo_core.evaluation import pass_at_k
 from grpo_core.store.queries import SQL_DIRECTORY
 from grpo_core.store.warehouse import Warehouse
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """1 - C(n - c, k) / C(n, k) in product form."""
-    return 1.0 - float(np.prod(1.0 - k / np.arange(n - c + 1, n + 1)))
 
 
 @pytest.fixture(scope="module")
