@@ -39,7 +39,7 @@ format: env-dev ## let ruff and sqlfluff write what they can
 	@$(PYTHON_BIN) -m sqlfluff fix sql
 
 learn: env ## three seeds of the tiny preset: test pass@1 before and after (30 minutes)
-	@$(PYTHON_BIN) -m grpo_core.learn $(ARGS)
+	@OMP_WAIT_POLICY=PASSIVE $(PYTHON_BIN) -m grpo_core.learn $(ARGS)
 
 ci: ## what continuous integration runs
 	@.ci/run

@@ -75,6 +75,8 @@ class Project:
     def environment(self, api_url: str | None = None) -> dict[str, str]:
         """Environment of the server, the runner and `prefect` as started by us."""
         environment = clean_environment() | SETTINGS | _QUIET
+        # Spinning threads make two slower than one when something else runs on the machine.
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         environment["PREFECT_HOME"] = str(self.home)
         environment["PREFECT_PROFILES_PATH"] = str(self.profiles)
         if api_url is not None:

@@ -1,6 +1,9 @@
 """`grpo up`, `grpo down`, `grpo status`: the local Prefect server and runner."""
 
 import os
+import shutil
+import sys
+from pathlib import Path
 
 import typer
 from rich.table import Table
@@ -22,7 +25,7 @@ def up_command() -> None:
     project = this_project()
     client = ensure_up(project, say)
     out.print(f"Prefect: {client.url.removesuffix('/api')}", highlight=False)
-    out.print("run: prefect deployment run grpo/full --watch", highlight=False)
+    out.print(f"run: {_prefect()} deployment run grpo/full --watch", highlight=False)
     for name in foreign_settings():
         say(
             f"{name}={os.environ[name]} is set in this shell, so `prefect` goes there: unset {name}"
@@ -40,6 +43,16 @@ def status_command() -> None:
     out.print(_table(found))
     if found.server is None or found.runner is None or not found.is_healthy:
         raise typer.Exit(1)
+
+
+def _prefect() -> str:
+    """`prefect` as it must be typed in this shell: by name, or by path when not on PATH."""
+    own = Path(sys.executable).with_name("prefect")
+    found = shutil.which("prefect")
+    if found is not None and Path(found).resolve() == own.resolve():
+        return "prefect"
+    root = this_project().root
+    return str(own.relative_to(root)) if own.is_relative_to(root) else str(own)
 
 
 def _table(found: Status) -> Table:

@@ -68,8 +68,7 @@ class PromptRenderer:
         ids = self._encode(text)
         if not ids:
             raise DataContractError(f"problem {_shown(problem_text)}: the prompt has no token")
-        unknown = self._tokenizer.unk_token_id
-        if unknown is not None and unknown in ids:
+        if self._tokenizer.unk_token_id in ids and self._has_unknown(text):
             raise DataContractError(
                 f"problem {_shown(problem_text)}: {self._unknown_word(text)!r} is not in the "
                 "tokenizer's vocabulary",
@@ -101,6 +100,15 @@ class PromptRenderer:
                 "set add_eos_token to false in tokenizer_config.json",
             )
         return ids
+
+    def _has_unknown(self, text: str) -> bool:
+        """Does `text` hold more unknown ids than times it spells the unknown token out?
+
+        Byte-level tokenizers know every word and use one id for unknown, begin and end alike.
+        """
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        spelled = text.count(str(self._tokenizer.unk_token))
+        return bool(ids.count(self._tokenizer.unk_token_id) > spelled)
 
     def _unknown_word(self, text: str) -> str:
         """The first word of `text` that becomes the unknown id on its own."""

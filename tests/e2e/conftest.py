@@ -86,12 +86,14 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         else:
             shutil.copy2(source, root / part)
     copy = Checkout(Project(root))
-    up = copy.grpo("up")
-    assert up.returncode == 0, up.stderr
-    yield copy
-    records = [read_record(copy.project.record(name)) for name in ("server", "runner")]
-    family = [record for record in records if record is not None]
-    family += [child for record in list(family) for child in descendants(record.pid)]
-    down = copy.grpo("down")
+    try:
+        up = copy.grpo("up")
+        assert up.returncode == 0, up.stderr
+        yield copy
+    finally:
+        records = [read_record(copy.project.record(name)) for name in ("server", "runner")]
+        family = [record for record in records if record is not None]
+        family += [child for record in list(family) for child in descendants(record.pid)]
+        down = copy.grpo("down")
     assert down.returncode == 0, down.stderr
     assert wait_gone(family, 10), "a process outlived `grpo down`"

@@ -22,7 +22,6 @@ MODULES = (
     "advantages",
     "spans",
     "masks",
-    "overlong",
     "projection",
     "logprobs",
 )

@@ -7,6 +7,7 @@ import torch
 from objective_values import NAN, close, f64, golden, loss_of, refused
 
 from grpo_core.objective.config import KlConfig, LossConfig, MaskConfig
+from grpo_core.rewards import overlong_penalty
 
 
 @golden
@@ -112,7 +113,6 @@ def an_empty_step_is_zero(o: SimpleNamespace) -> None:
 
 @golden
 def overlong_ramp(o: SimpleNamespace) -> None:
-    penalty = o.overlong.overlong_penalty
     for limit, buffer, lengths, expected in (
         (100, 20, (79, 80, 81, 90, 99, 100, 101, 140), (0, 0, -0.05, -0.5, -0.95, -1, -1, -1)),
         (256, 64, (192, 193, 224, 256, 257), (0, -0.015625, -0.5, -1, -1)),
@@ -120,4 +120,4 @@ def overlong_ramp(o: SimpleNamespace) -> None:
         (100, 0, (99, 100, 101), (0, 0, -1)),
         (100, 100, (0, 50, 100), (0, -0.5, -1)),
     ):
-        close([penalty(n, max_length=limit, buffer=buffer) for n in lengths], expected)
+        close([overlong_penalty(n, max_length=limit, buffer=buffer) for n in lengths], expected)

@@ -17,9 +17,9 @@ from grpo_core.objective import (
 )
 from grpo_core.objective.generated import generate_step
 from grpo_core.objective.masks import length_mask
-from grpo_core.objective.overlong import overlong_penalty
 from grpo_core.objective.reference import group_advantages as defined_advantages
 from grpo_core.objective.verify import Arrangement, run_arrangement
+from grpo_core.rewards import overlong_penalty
 
 torch.set_num_threads(1)
 steady = settings(max_examples=40, deadline=None, derandomize=True)

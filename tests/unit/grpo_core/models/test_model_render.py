@@ -52,6 +52,14 @@ def test_an_unknown_word_names_problem_and_word():
         renderer(PromptConfig(template="{{ problem }}")).render("Sam has 3 pears .")
 
 
+def test_an_unknown_token_that_doubles_as_bos_is_no_unknown_word():
+    """As in GPT-2, OPT and SmolLM: one id for unknown and for the begin of a text."""
+    tokenizer = word_tokenizer()
+    tokenizer.unk_token = "<bos>"
+    for template in ("{{ problem }}", "<bos> {{ problem }} <bos>"):
+        PromptRenderer(tokenizer, PromptConfig(template=template)).render(PROBLEM)
+
+
 def test_a_tokenizer_that_ends_every_text_is_refused():
     with pytest.raises(ConfigError, match="ends every text"):
         renderer(PromptConfig(template="{{ problem }}"), ends_texts=True).render(PROBLEM)

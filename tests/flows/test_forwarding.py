@@ -1,0 +1,85 @@
+import logging
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from flows import forwarding
+from flows.forwarding import artifact_key
+from grpo_core.store.progress import ProgressLog
+from grpo_core.types import StageName
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Percentages that reached Prefect."""
+    percents: list[float] = []
+
+    def create(*, progress: float, **_: Any) -> UUID:
+        percents.append(progress)
+        return uuid4()
+
+    def update(_: UUID, *, progress: float) -> None:
+        percents.append(progress)
+
+    monkeypatch.setattr(forwarding, "create_progress_artifact", create)
+    monkeypatch.setattr(forwarding, "update_progress_artifact", update)
+    return percents
+
+
+def _forwarder(tmp_path: Path) -> tuple[Any, ProgressLog]:
+    log = ProgressLog(tmp_path / "progress.jsonl")
+    log.emit("note", label="prompts", text="of an earlier stage")
+    logger = logging.getLogger("forwarding")
+    return forwarding._Forwarder(tmp_path, StageName.TRAIN, logger), log
+
+
+def _progress(log: ProgressLog, done: int) -> None:
+    figures = {"reward": 0.25}
+    fields = {"stage": "train", "label": "train/1", "unit": "steps", "tokens": 10}
+    log.emit("progress", done=done, total=8, figures=figures, **fields)
+
+
+def test_only_the_latest_progress_and_each_note_are_passed_on(
+    tmp_path: Path, shown: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    forwarder, log = _forwarder(tmp_path)
+    for done in (1, 2, 4):
+        _progress(log, done)
+    log.emit("note", label="train/1", text="re-banded")
+    with caplog.at_level(logging.INFO, logger="forwarding"):
+        forwarder._forward()
+        _progress(log, 8)
+        ended = {"state": "Computed", "seconds": 3.0, "tokens": 10, "figures": {}}
+        log.emit("stage_finished", stage="train", label="train/1", **ended)
+        forwarder._forward()
+        forwarder._forward()
+    assert [record.getMessage() for record in caplog.records] == [
+        "train/1: re-banded",
+        "train/1: 4/8 steps  reward 0.25",
+        "train/1: Computed in 3.0 s, 10 tokens",
+    ]
+    assert shown == [50.0, 100.0]
+
+
+def test_a_server_that_is_away_costs_a_warning_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(**_: Any) -> UUID:
+        raise httpx.ConnectError("away")
+
+    monkeypatch.setattr(forwarding, "create_progress_artifact", fail)
+    forwarder, log = _forwarder(tmp_path)
+    _progress(log, 1)
+    forwarder._forward()
+    assert "is not in the UI: away" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("run", "stage", "key"),
+    [("tiny", "ref-logp", "tiny-ref-logp"), ("My_Run", "train/2", "my-run-train-2")],
+)
+def test_artifact_keys_are_what_prefect_takes(run: str, stage: str, key: str) -> None:
+    assert artifact_key(run, stage) == key
