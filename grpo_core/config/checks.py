@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from grpo_core.config.run import RunConfig
 from grpo_core.errors import ConfigError
+from grpo_core.objective.checks import RunFacts, check_objective
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.prompts.template import check_template
 
@@ -18,6 +19,34 @@ def check_config(config: RunConfig) -> None:
     _check_splits(config)
     check_template(config.prompt)
     _check_objective(config)
+
+
+def config_warnings(config: RunConfig) -> list[str]:
+    """What the configuration does not do although it reads as if it did, one sentence each."""
+    findings = check_objective(
+        config.loss,
+        advantage=config.advantage,
+        kl=config.kl,
+        mask=config.mask,
+        facts=run_facts(config),
+    )
+    return [f"{finding.message}; {finding.hint}" for finding in findings if finding.level == "warn"]
+
+
+def run_facts(config: RunConfig) -> RunFacts:
+    """What the objective's checks must know of the rest of the run."""
+    train, reward = config.train, config.reward
+    return RunFacts(
+        group_size=train.group_size,
+        updates_per_rollout=train.updates_per_rollout * train.epochs_per_rollout,
+        sampling_temperature=config.sampling.temperature,
+        scoring_temperature=config.sampling.temperature,
+        phase_tokens=tuple(phase.max_completion_tokens for phase in train.phases),
+        reward_range=(-1.0, 1.0) if reward.scale == "±1" else (0.0, 1.0),
+        has_binary_rewards=not reward.process_credit,
+        drops_zero_variance=config.filter.zero_variance,
+        shapes_overlong=reward.overlong_weight > 0,
+    )
 
 
 def _check_phases(config: RunConfig) -> None:

@@ -13,8 +13,8 @@ from grpo_core.config.run import RunConfig
 
 _HEADER = """# Settings
 
-Made by `python -m grpo_core.config.document > docs/config.md`; a test keeps it true. Set a value in a
-TOML file (`grpo run --config FILE`), or with `--set section.field=value`. *Keys* are the kinds of
+Made by `python -m grpo_core.config.document > docs/config.md`; a test keeps it true. Set a value in
+a TOML file (`grpo run --config FILE`), or with `--set section.field=value`. *Keys* are the kinds of
 artefacts that a change invalidates (with everything downstream whose content changes); `execution`
 settings change how a result is computed, never which; *by digest* means that the digest of what the
 setting points to is an input of every artefact that reads it.

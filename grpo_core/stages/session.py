@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_core.config import RunConfig, config_from_dict
+from grpo_core.config.checks import config_warnings
 from grpo_core.errors import GrpoError
 from grpo_core.paths import resolve_path
 from grpo_core.planning.externals import digest_externals
@@ -119,6 +120,8 @@ class RunSession:
         progress = self.progress
         started = {key: self.request[key] for key in ("stages", "force", "flow_run")}
         progress.emit("run_started", run=self.run, attempt=self.attempt, **started)
+        for warning in config_warnings(self.config):
+            progress.emit("note", stage=self.request["stages"][0], label="config", text=warning)
         state, error = "Stopped", ""
         try:
             yield self
