@@ -60,9 +60,7 @@ def run_seed(preset: str, seed: int, overrides: list[str]) -> SeedResult:
     return _compare(config, seed, base, final)
 
 
-def _compare(
-    config: RunConfig, seed: int, base: list[float], final: list[float]
-) -> SeedResult:
+def _compare(config: RunConfig, seed: int, base: list[float], final: list[float]) -> SeedResult:
     difference = paired_difference(
         base, final, confidence=config.evaluate.confidence, seed=config.seed
     )

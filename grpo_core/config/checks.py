@@ -8,6 +8,9 @@ from grpo_core.objective.checks import RunFacts, check_objective
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.prompts.template import check_template
 
+_WARNED_NOTES = ("one_update_per_rollout",)
+"""Properties of a choice that people should see at every start."""
+
 
 def check_config(config: RunConfig) -> None:
     """Raise ConfigError for the first bad combination."""
@@ -30,7 +33,11 @@ def config_warnings(config: RunConfig) -> list[str]:
         mask=config.mask,
         facts=run_facts(config),
     )
-    return [f"{finding.message}; {finding.hint}" for finding in findings if finding.level == "warn"]
+    return [
+        f"{finding.message}; {finding.hint}"
+        for finding in findings
+        if finding.level == "warn" or finding.code in _WARNED_NOTES
+    ]
 
 
 def run_facts(config: RunConfig) -> RunFacts:

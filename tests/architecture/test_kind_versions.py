@@ -1,8 +1,8 @@
 """Code that makes a kind of artefact does not change without a decision.
 
-When this fails, the code behind a kind differs from what was recorded. If the same inputs would now
-give other content, raise the kind's integer in `grpo_core/planning/versions.py`. In both cases record
-the new state: `python tests/architecture/kind_sources.py`.
+When this fails, the code behind a kind differs from what was recorded. If the same inputs would
+now give other content, raise the kind's integer in `grpo_core/planning/versions.py`. In both cases
+record the new state: `python tests/architecture/kind_sources.py`.
 """
 
 import json
