@@ -18,6 +18,7 @@ def check_config(config: RunConfig) -> None:
     _check_updates(config)
     _check_bands(config)
     _check_evaluation(config)
+    _check_evaluation_budget(config)
     _check_prefilter(config)
     _check_splits(config)
     check_template(config.prompt)
@@ -103,6 +104,16 @@ def _check_evaluation(config: RunConfig) -> None:
         raise ConfigError(
             f"evaluate.ks: pass@{too_large[0]} needs 1 <= k <= samples_per_prompt "
             f"({config.evaluate.samples_per_prompt})"
+        )
+
+
+def _check_evaluation_budget(config: RunConfig) -> None:
+    longest = config.train.phases[-1].max_completion_tokens
+    if config.evaluation_tokens < longest:
+        raise ConfigError(
+            f"evaluate.max_completion_tokens: {config.evaluation_tokens} would cut completions "
+            f"that the last phase allows ({longest})",
+            hint="leave it unset, or raise it",
         )
 
 

@@ -15,22 +15,21 @@ from pydantic_core import ErrorDetails
 
 from grpo_core.config.checks import check_config
 from grpo_core.config.run import RunConfig
+from grpo_core.config.training import PhaseConfig
 from grpo_core.errors import ConfigError
 
 PRESET_DIRECTORY = Path(__file__).resolve().parents[2] / "flows" / "presets"
 
 _PPO_KEYS = {
-    "gae_lambda": "advantages come from the group's rewards, not from a value function",
+    "gae": "advantages come from the group's rewards, not from a value function",
     "lam": "advantages come from the group's rewards, not from a value function",
     "gamma": "a completion has one reward at its end, so nothing is discounted",
-    "vf_coef": "there is no value loss without a value function",
-    "value_loss_coef": "there is no value loss without a value function",
+    "vf_": "there is no value loss without a value function",
+    "value_": "there is no value loss without a value function",
     "cliprange_value": "there is no value loss without a value function",
-    "value_clip": "there is no value loss without a value function",
     "critic": "the group mean is the baseline, so no critic is trained",
-    "critic_lr": "the group mean is the baseline, so no critic is trained",
-    "value_model": "the group mean is the baseline, so no critic is trained",
 }
+"""Parts of names that only methods with a value function have."""
 
 
 def preset_names() -> list[str]:
@@ -56,13 +55,45 @@ def load_config(
             combination that cannot mean what it says.
     """
     layers = _read_preset(preset)
+    changes: dict[str, Any] = {}
     if config_file is not None:
-        _merge(layers, _read_toml(config_file))
+        changes = _read_toml(config_file)
+        _merge(layers, changes)
     for override in overrides:
+        _refuse_code(override)
         _apply_override(layers, override)
+        _note_source(changes, override)
+    _drop_foreign_splits(layers, changes)
     config = config_from_dict(layers)
     check_config(config)
     return config
+
+
+def _refuse_code(override: str) -> None:
+    """A flow parameter must not be able to run code that comes with a model."""
+    if override.partition("=")[0].strip() == "model.trust_remote_code":
+        raise ConfigError(
+            "model.trust_remote_code cannot be set by an override or a flow parameter",
+            hint="set it in a config file that you control: --config FILE",
+        )
+
+
+def _note_source(changes: dict[str, Any], override: str) -> None:
+    path = override.partition("=")[0].strip()
+    if path.startswith("prompts.") and path.endswith("source"):
+        changes.setdefault("prompts", {})[path.removeprefix("prompts.")] = override
+
+
+def _drop_foreign_splits(layers: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Train problems of one's own are not judged on the preset's validation and test problems.
+
+    Whoever sets `prompts.source` and not the other two gets them split off the own source.
+    """
+    given = changes.get("prompts", {})
+    if "source" in given:
+        for name in ("validation_source", "test_source"):
+            if name not in given:
+                layers["prompts"][name] = ""
 
 
 def config_from_dict(values: Mapping[str, Any]) -> RunConfig:
@@ -167,14 +198,18 @@ def _refuse_unknown(values: Mapping[str, Any], section: type[BaseModel], prefix:
         if field is None:
             raise _unknown_key(f"{prefix}{key}", key, section)
         child = field.annotation
+        if key == "phases" and isinstance(value, list):
+            for index, phase in enumerate(value):
+                _refuse_unknown(phase, PhaseConfig, f"{prefix}{key}.{index}.")
         if isinstance(child, type) and issubclass(child, BaseModel) and isinstance(value, Mapping):
             _refuse_unknown(value, child, f"{prefix}{key}.")
 
 
 def _unknown_key(path: str, key: str, section: type[BaseModel]) -> ConfigError:
-    if key in _PPO_KEYS:
+    ppo = next((word for word in _PPO_KEYS if word in key.lower()), None)
+    if ppo is not None:
         return ConfigError(
-            f"{path}: GRPO has no {key}: {_PPO_KEYS[key]}",
+            f"{path}: GRPO has no {key}: {_PPO_KEYS[ppo]}",
             hint="remove it; see docs/methods.md for what replaces it",
         )
     known = {name: f"{path.removesuffix(key)}{name}" for name in section.model_fields}
@@ -185,7 +220,7 @@ def _unknown_key(path: str, key: str, section: type[BaseModel]) -> ConfigError:
                 for leaf in field.annotation.model_fields
                 if leaf not in section.model_fields
             }
-    close = get_close_matches(key, list(known), n=1, cutoff=0.5)
+    close = get_close_matches(key, list(known), n=1, cutoff=0.7)
     hint = (
         f"did you mean {known[close[0]]}?" if close else f"known: {', '.join(section.model_fields)}"
     )

@@ -51,3 +51,9 @@ class RunConfig(Section):
         """The seed of `prefilter`, `variants`, `train` or `evaluate`: its own or the run's."""
         own = getattr(self, section).seed
         return self.seed if own is None else int(own)
+
+    @property
+    def evaluation_tokens(self) -> int:
+        """Budget of an evaluation completion: its own, or the last phase's."""
+        own = self.evaluate.max_completion_tokens
+        return self.train.phases[-1].max_completion_tokens if own is None else own

@@ -55,8 +55,6 @@ class SamplingConfig(Section):
 
     temperature: float = keyed(1.0, Kind.SAMPLES, Kind.TRAIN, gt=0, le=4)
     """Divides the logits before the softmax, the same in sampler, old, current and reference."""
-    engine: Literal["hf"] = keyed("hf", *_SAMPLING)
-    """Sampler engine."""
     rows_per_batch: int = keyed(512, *_SAMPLING, ge=1)
     """Completions sampled together; fixes the work unit and so the bits."""
     score_rows: int = keyed(256, Kind.TRAIN, Kind.REF_LOGP, ge=1)
@@ -132,10 +130,10 @@ class EvaluateConfig(Section):
     """Samples a problem (n)."""
     ks: tuple[int, ...] = execution((1, 4, 8))
     """The k of pass@k; none above n."""
-    temperature: float = keyed(1.0, Kind.EVAL_SAMPLES, gt=0, le=4)
-    """Sampling temperature, equal for every checkpoint."""
-    max_completion_tokens: int = keyed(4096, Kind.EVAL_SAMPLES, ge=1)
-    """Budget, equal for every checkpoint."""
+    temperature: float = keyed(1.0, Kind.EVAL_SAMPLES, Kind.TRAIN, gt=0, le=4)
+    """Sampling temperature, equal for every checkpoint, and of validation during training."""
+    max_completion_tokens: int | None = keyed(None, Kind.EVAL_SAMPLES, ge=1)
+    """Budget, equal for every checkpoint; unset means the last phase's."""
     prompts_per_unit: int = keyed(32, Kind.EVAL_SAMPLES, ge=1)
     """Problems in one work unit: what a killed run repeats at most."""
     confidence: float = execution(0.95, gt=0, lt=1)

@@ -30,8 +30,9 @@ def resolve_fork(lake: Lake, text: str) -> ForkPoint:
     run, phase, step = match[1], int(match[2]), match[3]
     artifact = _phase_artifact(lake, run, phase)
     end = int(read_json(artifact.path / _STATE_FILE)["step"])
+    start = min(artifact.table("steps", ["step"]).column("step").to_pylist()) - 1
     if step is None or int(step) == end:
-        return _fork(lake, artifact.path, phase, end, is_phase_end=True)
+        return _fork(lake, artifact.path, phase, end, start, is_phase_end=True)
     states = {int(path.name): path for path in (artifact.path / "states").glob("*")}
     if int(step) not in states:
         kept = ", ".join(str(number) for number in sorted({*states, end}))
@@ -39,7 +40,7 @@ def resolve_fork(lake: Lake, text: str) -> ForkPoint:
             f"from: run {run!r} keeps no state of phase {phase} at step {step}",
             hint=f"steps kept: {kept}; execution.keep_step_states=true keeps more",
         )
-    return _fork(lake, states[int(step)], phase, int(step), is_phase_end=False)
+    return _fork(lake, states[int(step)], phase, int(step), start, is_phase_end=False)
 
 
 def _phase_artifact(lake: Lake, run: str, phase: int) -> Artifact:
@@ -58,7 +59,9 @@ def _phase_artifact(lake: Lake, run: str, phase: int) -> Artifact:
     return lake.store.generation(node["stage"], node["key"], node["content"])
 
 
-def _fork(lake: Lake, directory: Path, phase: int, step: int, *, is_phase_end: bool) -> ForkPoint:
+def _fork(
+    lake: Lake, directory: Path, phase: int, step: int, start: int, *, is_phase_end: bool
+) -> ForkPoint:
     files = sorted(
         path
         for part in ("checkpoint", "state")
@@ -68,4 +71,11 @@ def _fork(lake: Lake, directory: Path, phase: int, step: int, *, is_phase_end: b
     digest = sha256_json(
         {str(path.relative_to(directory)): lake.digests.digest(path) for path in files}
     )
-    return ForkPoint(phase, step, digest, is_phase_end, str(directory.relative_to(lake.root)))
+    return ForkPoint(
+        phase=phase,
+        step=step,
+        digest=digest,
+        is_phase_end=is_phase_end,
+        directory=str(directory.relative_to(lake.root)),
+        phase_start=start,
+    )

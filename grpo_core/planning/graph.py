@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_core.config import RunConfig
 from grpo_core.config.fields import declared_kinds, leaves
+from grpo_core.errors import ConfigError
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import Externals
 from grpo_core.planning.versions import KIND_VERSIONS
@@ -91,6 +92,7 @@ class ForkPoint:
         digest: Digest of the state.
         is_phase_end: The phase is complete, so training goes on with the next one.
         directory: Where the state lies, relative to the lake's root.
+        phase_start: Optimiser steps of the parent run before that phase.
     """
 
     phase: int
@@ -98,6 +100,7 @@ class ForkPoint:
     digest: str
     is_phase_end: bool
     directory: str
+    phase_start: int
 
 
 def build_graph(config: RunConfig, externals: Externals, fork: ForkPoint | None = None) -> Graph:
@@ -161,6 +164,8 @@ def fields_of(config: RunConfig, kind: Kind) -> dict[str, Any]:
     for section in _SEEDED:
         if f"{section}.seed" in found:
             found[f"{section}.seed"] = config.seed_of(section)
+    if "evaluate.max_completion_tokens" in found:
+        found["evaluate.max_completion_tokens"] = config.evaluation_tokens
     return found
 
 
@@ -229,7 +234,7 @@ def _phase_nodes(
         StageName.TRAIN,
         label=f"train/{phase}",
         phase=phase,
-        fields=_phase_fields(config, externals, phase),
+        fields=_phase_fields(config, externals, phase) | _fork_fields(config, phase, fork),
         inputs=inputs,
         externals=outside,
     )
@@ -262,6 +267,26 @@ def _phase_fields(config: RunConfig, externals: Externals, phase: int) -> dict[s
     if config.kl.budget.nats is not None or config.kl.relax_factor < 1:
         fields["total_steps"] = total_steps(config)
     return fields
+
+
+def _fork_fields(config: RunConfig, phase: int, fork: ForkPoint | None) -> dict[str, Any]:
+    """Steps that are left of a phase which a fork enters in its middle.
+
+    Raises:
+        ConfigError: None are left, or not whole rollout batches.
+    """
+    if fork is None or fork.is_phase_end or phase != fork.phase:
+        return {}
+    train = config.train
+    left = fork.phase_start + train.phases[phase - 1].max_steps - fork.step
+    per_batch = train.updates_per_rollout * train.epochs_per_rollout
+    if left <= 0 or left % per_batch:
+        raise ConfigError(
+            f"train.phases.{phase - 1}.max_steps: after step {fork.step} of the parent {left} "
+            f"steps of the phase are left, expected a positive multiple of {per_batch}",
+            hint="raise max_steps, or fork from the end of the phase",
+        )
+    return {"remaining_steps": left}
 
 
 def total_steps(config: RunConfig) -> int:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from grpo_core.errors import ArtifactError
 from grpo_core.planning.graph import Graph, Node
 from grpo_core.planning.resolve import Found, Resolver
 from grpo_core.store.artifacts import library_versions, read_artifact
@@ -155,9 +156,10 @@ def _nearest(
 
 
 def _payload(directory: Path) -> Mapping[str, Any] | None:
-    if not (directory / "manifest.json").is_file():
-        return None
-    payload: Mapping[str, Any] = read_artifact(directory).manifest["payload"]
+    try:
+        payload: Mapping[str, Any] = read_artifact(directory).manifest["payload"]
+    except ArtifactError:
+        return None  # nothing to compare with; what is damaged is said where it is used
     return payload
 
 

@@ -53,14 +53,6 @@ class Resolver:
         """Take a freshly made artefact as the node's."""
         self._found[node.label] = Found(artifact.key, artifact)
 
-    def unsettle(self, node: Node) -> None:
-        """Forget a node's artefact and all that was derived from it: it will be made anew."""
-        self._found = {
-            label: found
-            for label, found in self._found.items()
-            if found.artifact is not None and label != node.label
-        }
-
     def input_digests(self, node: Node) -> tuple[dict[str, str], tuple[str, ...]]:
         """Role → digest of each input that is there, and the labels of those that are not."""
         digests: dict[str, str] = {}
@@ -87,7 +79,4 @@ class Resolver:
         pin = self.pins.get(node.label)
         if pin is None or pin["key"] != key:
             return None
-        try:
-            return self.lake.store.generation(node.stage, key, str(pin["content"]))
-        except ArtifactError:
-            return None
+        return self.lake.store.generation(node.stage, key, str(pin["content"]))

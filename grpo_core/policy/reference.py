@@ -58,8 +58,8 @@ class Reference:
     def logprobs(self, rows: Sequence[RefRow]) -> list[Logprobs]:
         """Log-probs [T] of each row, from the cache or computed and appended.
 
-        The rows are one work unit. When any row is missing the whole unit is scored, so that the
-        padding and so the bits of a row do not depend on what was cached. Asking for the same
+        The rows are one work unit. When any row is missing the whole unit is scored and used, so
+        that a partly filled cache gives the bits of an empty one. Asking for the same
         unit again at once is answered from memory and counts nothing.
         """
         keys = tuple(row.key for row in rows)
@@ -76,7 +76,7 @@ class Reference:
             return [values for values in cached if values is not None]
         scored = score_unit(*self._load(), rows, self.config)
         self.cache.put_many([rows[n] for n in missing], [scored[n] for n in missing])
-        return [scored[n] if values is None else values for n, values in enumerate(cached)]
+        return scored
 
     def release(self) -> None:
         """Let the model go; the next miss loads it again."""

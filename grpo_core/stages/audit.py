@@ -1,6 +1,7 @@
 """Stage audit: SQL over everything that the run uses; only a pass is an artefact."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from grpo_core.errors import AuditFailedError
 from grpo_core.objective.presets import resolve_std
 from grpo_core.planning.graph import needs_reference
 from grpo_core.stages.context import Made, MakeContext
+from grpo_core.store.catalog import Catalog
 from grpo_core.store.results import AuditResult
 from grpo_core.store.schemas import AUDIT_RESULTS
 
@@ -25,7 +27,7 @@ def make_audit(context: MakeContext) -> Made:
     """
     with context.timings.part("audit"):
         results = audit_run(
-            context.lake.catalog(context.run),
+            _audited(context),
             context.run,
             audit_params(context.config),
             deep=context.config.audit.deep,
@@ -56,6 +58,14 @@ def make_audit(context: MakeContext) -> Made:
             "warnings": sum(result.num_rows > 0 for result in results),
         },
     )
+
+
+def _audited(context: MakeContext) -> Catalog:
+    """The catalog of what the audit's key names, and nothing else that the run ever used."""
+    catalog = context.lake.catalog(context.run)
+    used = {(artifact.key, artifact.content) for artifact in context.inputs.values()}
+    rows = tuple(row for row in catalog.run_artifacts if (row.key, row.content) in used)
+    return replace(catalog, run_artifacts=rows)
 
 
 def audit_params(config: RunConfig) -> dict[str, Any]:

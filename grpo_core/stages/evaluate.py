@@ -27,7 +27,7 @@ def make_eval_samples(context: MakeContext) -> Made:
         purpose=(config.seed_of("evaluate"), "evaluate"),
         num_samples=config.evaluate.samples_per_prompt,
         temperature=config.evaluate.temperature,
-        max_completion_tokens=config.evaluate.max_completion_tokens,
+        max_completion_tokens=config.evaluation_tokens,
         prompts_per_unit=config.evaluate.prompts_per_unit,
         constants={"checkpoint": checkpoint},
     )

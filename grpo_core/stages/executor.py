@@ -48,10 +48,11 @@ def run_stage(directory: Path, stage: StageName) -> StageResult:
     graph = session.graph()
     resolver = Resolver(session.lake, graph, session.records.pins())
     _require_inputs(graph, stage, resolver)
-    results = tuple(_settle(session, resolver, node) for node in graph.of_stage(stage))
-    result = StageResult(stage=stage, nodes=results)
-    write_lake_database(session.lake.catalog(), session.lake.database)
-    return result
+    try:
+        results = tuple(_settle(session, resolver, node) for node in graph.of_stage(stage))
+    finally:
+        write_lake_database(session.lake.catalog(), session.lake.database)
+    return StageResult(stage=stage, nodes=results)
 
 
 def _require_inputs(graph: Graph, stage: StageName, resolver: Resolver) -> None:
@@ -183,6 +184,7 @@ def _make(
         )
     )
     partial.remove()
+    lake.store.remember_files(artifact)
     return artifact, timings.total_tokens
 
 

@@ -8,7 +8,7 @@ runs/<run>/progress.jsonl     progress for people
 ```
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,10 +94,20 @@ class RunRecords:
         nodes: Mapping[str, Mapping[str, Any]] = self.latest["nodes"]
         return nodes
 
-    def begin(self, request: Mapping[str, Any]) -> int:
-        """Start an attempt; returns its number."""
+    def begin(self, request: Mapping[str, Any], labels: Collection[str]) -> int:
+        """Start an attempt; returns its number.
+
+        An earlier attempt that is still open was killed: the caller holds the run's lock. Pins of
+        nodes that the configuration no longer has are dropped.
+
+        Args:
+            request: What is asked for.
+            labels: Nodes of the present graph.
+        """
         latest = self.latest
+        self._close_killed(int(latest["attempt"]))
         attempt = int(latest["attempt"]) + 1
+        nodes = {label: node for label, node in latest["nodes"].items() if label in labels}
         write_json(
             self._attempt_path(attempt),
             {
@@ -112,9 +122,14 @@ class RunRecords:
         )
         write_json(
             self.directory / "run.json",
-            {"run": self.directory.name, "attempt": attempt, "nodes": latest["nodes"]},
+            {"run": self.directory.name, "attempt": attempt, "nodes": nodes},
         )
         return attempt
+
+    def _close_killed(self, attempt: int) -> None:
+        path = self._attempt_path(attempt)
+        if path.is_file() and (record := read_json(path))["state"] == "Running":
+            write_json(path, {**record, "state": "Crashed", "error": "the process was killed"})
 
     def add(self, node: NodeResult) -> None:
         """Record a node under the current attempt and pin it."""

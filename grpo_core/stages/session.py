@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,9 @@ class RunSession:
                 "pid": os.getpid(),
             }
             write_json(directory / "config.json", config.model_dump(mode="json"))
-            attempt = RunRecords(directory).begin(request)
+            graph = build_graph(config, digest_externals(config, lake.digests), fork)
+            labels = {node.label for node in graph.nodes}
+            attempt = RunRecords(directory).begin(request, labels)
             session = cls(directory, config, request, attempt)
             yield from session._recorded()
 
@@ -145,12 +147,4 @@ def lake_root(config: RunConfig) -> Path:
 
 
 def _fork_record(fork: ForkPoint | None) -> dict[str, Any] | None:
-    if fork is None:
-        return None
-    return {
-        "phase": fork.phase,
-        "step": fork.step,
-        "digest": fork.digest,
-        "is_phase_end": fork.is_phase_end,
-        "directory": fork.directory,
-    }
+    return None if fork is None else asdict(fork)

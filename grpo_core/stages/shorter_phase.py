@@ -53,7 +53,11 @@ def _longest_shorter(context: MakeContext) -> Artifact | None:
     )
     best: Artifact | None = None
     for path in context.lake.generations_of(context.node.stage):
-        artifact = read_artifact(path)
+        try:
+            artifact = read_artifact(path)
+        except ArtifactError as error:
+            context.note(f"not continued from a damaged artefact: {error.message}")
+            continue
         payload = artifact.manifest["payload"]
         fields = dict(payload["fields"])
         length = fields.pop(_LENGTH, wanted)

@@ -117,25 +117,18 @@ def _phase_start(context: MakeContext) -> Start:
 def _plan(context: MakeContext, start: Start) -> PhasePlan:
     config, node = context.config, context.node
     prompts = context.inputs["train_problems"].table("prompts")
-    end = start.first_step + config.train.phases[node.phase - 1].max_steps
-    if context.fork is not None and node.phase == context.fork["phase"]:
-        end = _forked_phase_end(context)
+    own_steps = config.train.phases[node.phase - 1].max_steps
+    max_steps = int(node.fields.get("remaining_steps", own_steps))
     return PhasePlan(
         phase=node.phase,
         first_step=start.first_step,
-        max_steps=end - start.first_step,
+        max_steps=max_steps,
         total_steps=total_steps(config),
         bands=context.inputs["bands"].table("bands"),
         problems=problems_by_id(train_problems(context, prompts)),
         variants=_variants(context, prompts),
         persisted=_persisted(context),
     )
-
-
-def _forked_phase_end(context: MakeContext) -> int:
-    """Last step of a phase that a fork enters in its middle."""
-    phases = context.config.train.phases[: context.node.phase]
-    return sum(phase.max_steps for phase in phases)
 
 
 def _variants(context: MakeContext, prompts: pa.Table) -> Mapping[str, list[Problem]]:

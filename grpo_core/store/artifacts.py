@@ -163,10 +163,12 @@ class ArtifactStore:
             write_text(target / CURRENT, final.name + "\n")
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        artifact = read_artifact(final)
+        return read_artifact(final)
+
+    def remember_files(self, artifact: Artifact) -> None:
+        """Remember the digests of a fresh artefact, once nothing else links to its files."""
         for name, facts in artifact.manifest["files"].items():
-            self.digests.record(final / name, facts["sha256"])
-        return artifact
+            self.digests.record(artifact.path / name, facts["sha256"])
 
     def _settle(self, staging: Path, final: Path) -> None:
         """Rename the staged directory to its place, moving a damaged namesake to the trash."""

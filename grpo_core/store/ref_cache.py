@@ -12,6 +12,7 @@ byte-stream-split columns because their mantissas are noise to any other encodin
 """
 
 import hashlib
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +27,8 @@ from grpo_core.errors import ArtifactError, CacheStaleError, DataContractError
 from grpo_core.store.canonical import canonical_json, sha256_json
 from grpo_core.store.files import read_json, write_atomically, write_json
 from grpo_core.store.locks import hold
+
+logger = logging.getLogger(__name__)
 
 CACHE_VERSION = 1
 ROWS_PER_GROUP = 256
@@ -130,13 +133,13 @@ class RefLogprobCache:
         """
         keys = [row.key for row in rows]
         found: dict[str, Logprobs] = {}
-        for part, index in self._load_indices().items():
+        for part, index in list(self._load_indices().items()):
             wanted = sorted(set(keys) - found.keys())
             if not wanted:
                 break
             positions = _search(index, wanted)
             if positions:
-                found |= self._read_rows(part, positions)
+                found |= self._read_or_set_aside(part, positions)
         results = [found.get(key) for key in keys]
         for row, logprobs in zip(rows, results, strict=True):
             if logprobs is not None and logprobs.size != len(row.completion_token_ids):
@@ -183,9 +186,16 @@ class RefLogprobCache:
         """Part name → its index; reads only the parts that appeared since the last call."""
         for path in sorted(self.directory.glob("part-*.parquet")):
             if path.stem not in self._indices:
-                index = np.load(path.with_suffix(".index.npy"), mmap_mode="r", allow_pickle=False)
-                self._indices[path.stem] = index
+                self._load_index(path.stem)
         return self._indices
+
+    def _load_index(self, part: str) -> None:
+        path = self.directory / f"{part}.index.npy"
+        try:
+            self._indices[part] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            logger.warning("reference log-probs are computed again: %s: %s", path, error)
+            self._set_aside(part)
 
     def _write_part(self, fresh: dict[str, Logprobs]) -> None:
         keys = list(fresh)
@@ -220,6 +230,20 @@ class RefLogprobCache:
 
         write_atomically(self.directory / f"{name}.index.npy", write_index)
         write_atomically(self.directory / f"{name}.parquet", write_rows)
+
+    def _read_or_set_aside(self, part: str, positions: dict[str, int]) -> dict[str, Logprobs]:
+        """Rows of a part; a damaged part is set aside, so that its rows are computed again."""
+        try:
+            return self._read_rows(part, positions)
+        except ArtifactError as error:
+            logger.warning("reference log-probs are computed again: %s", error.message)
+            self._set_aside(part)
+            return {}
+
+    def _set_aside(self, part: str) -> None:
+        self._indices.pop(part, None)
+        for path in self.directory.glob(f"{part}.*"):
+            path.rename(path.with_name(f"damaged-{path.name}"))
 
     def _read_rows(self, part: str, positions: dict[str, int]) -> dict[str, Logprobs]:
         path = self.directory / f"{part}.parquet"

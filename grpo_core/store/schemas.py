@@ -273,8 +273,8 @@ STEPS = TableSpec(
     undigested=("ref_cache_hit_rate",),
 )
 """Rollout metrics (reward_mean … num_live_rollouts) describe the whole rollout batch and are equal
-on each of its steps; `num_generated_tokens` is non-zero on its first step only, and leaves out samples
-that the prefilter paid for, so that sums over steps are right. `num_live_tokens` and
+on each of its steps; `num_generated_tokens` is non-zero on its first step only, and leaves out
+samples that the prefilter paid for, so that sums over steps are right. `num_live_tokens` and
 `effective_token_fraction` are the step's own. `step` counts over all phases, from 1."""
 
 EVAL_SAMPLES = TableSpec(

@@ -25,6 +25,11 @@ def test_every_preset_loads(preset: str) -> None:
         ("train.gae_lambda=0.9", "GRPO has no gae_lambda"),
         ("train.vf_coef=0.5", "GRPO has no vf_coef"),
         ("critic.lr=1", "GRPO has no critic"),
+        ("train.use_critic=true", "GRPO has no use_critic"),
+        ("train.value_clip=0.2", "GRPO has no value_clip"),
+        ("train.phases.0.max_stepz=4", "did you mean train.phases.0.max_steps"),
+        ("model.trust_remote_code=true", "cannot be set by an override"),
+        ("evaluate.max_completion_tokens=8", "would cut completions"),
         ("train.group_size=1", "train.group_size: .* got 1"),
         ("train.learning_rate=fast", "train.learning_rate"),
         ("train.phases.1.max_completion_tokens=3", "budgets must rise"),
@@ -91,3 +96,19 @@ def test_declared_kinds_exist() -> None:
 def test_every_leaf_is_described() -> None:
     bare = [path for path, field, _ in leaves(load_config("tiny")) if not field.description]
     assert bare == []
+
+
+def test_own_problems_are_not_judged_on_the_presets_problems() -> None:
+    own = load_config("tiny", overrides=["prompts.source=mine.jsonl"]).prompts
+    assert (own.validation_source, own.test_source) == ("", "")
+    given = load_config(
+        "tiny", overrides=["prompts.source=mine.jsonl", "prompts.test_source=other.jsonl"]
+    ).prompts
+    assert (given.validation_source, given.test_source) == ("", "other.jsonl")
+    assert load_config("tiny").prompts.test_source.endswith("test.jsonl")
+
+
+def test_evaluation_takes_the_last_phases_budget() -> None:
+    assert load_config("tiny").evaluation_tokens == 64
+    longer = load_config("tiny", overrides=["train.phases.2.max_completion_tokens=80"])
+    assert longer.evaluation_tokens == 80

@@ -126,6 +126,14 @@ def test_an_unknown_head_falls_back_with_a_warning_and_stays_right(caplog, kind)
     np.testing.assert_allclose(got[0], want, atol=2e-5)
 
 
+def test_a_soft_cap_far_above_todays_logits_is_seen():
+    """Fresh weights give logits near 0, where a cap of 50 changes nothing yet."""
+    model = build("gemma2", final_logit_softcapping=None, initializer_range=0.02)
+    assert not isinstance(check_head(model), FullLogits)
+    model.lm_head.register_forward_hook(lambda _m, _i, out: 50 * torch.tanh(out / 50))
+    assert isinstance(check_head(model), FullLogits)
+
+
 def test_the_check_takes_its_probes_away_again():
     model = build("llama")
     with torch.no_grad():

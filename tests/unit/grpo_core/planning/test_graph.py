@@ -6,6 +6,7 @@ import pytest
 
 from grpo_core.config import RunConfig, load_config
 from grpo_core.config.fields import declared_kinds, leaves
+from grpo_core.errors import ConfigError
 from grpo_core.planning.externals import Externals
 from grpo_core.planning.graph import ForkPoint, Graph, build_graph
 
@@ -133,8 +134,8 @@ def test_the_base_is_evaluated_once_for_all_training_settings() -> None:
 
 def test_a_fork_starts_after_its_point() -> None:
     config: RunConfig = load_config("tiny")
-    whole = ForkPoint(phase=1, step=12, digest="d", is_phase_end=True, directory="x")
-    middle = ForkPoint(phase=2, step=16, digest="d", is_phase_end=False, directory="x")
+    whole = ForkPoint(1, 12, "d", is_phase_end=True, directory="x", phase_start=0)
+    middle = ForkPoint(2, 16, "d", is_phase_end=False, directory="x", phase_start=12)
     assert [n.label for n in build_graph(config, EXTERNALS, whole).nodes if n.kind == "train"] == [
         "train/2",
         "train/3",
@@ -143,3 +144,19 @@ def test_a_fork_starts_after_its_point() -> None:
     assert [n.label for n in forked.nodes if n.kind == "train"] == ["train/2", "train/3"]
     assert forked["train/2"].externals["parent_state"] == "d"
     assert "parent_state" not in forked["train/3"].externals
+
+
+def test_a_fork_into_a_phase_that_is_over_is_refused() -> None:
+    middle = ForkPoint(2, 16, "d", is_phase_end=False, directory="x", phase_start=12)
+    short = load_config("tiny", overrides=["train.phases.1.max_steps=4"])
+    with pytest.raises(ConfigError, match=r"train\.phases\.1\.max_steps"):
+        build_graph(short, EXTERNALS, middle)
+
+
+def test_what_is_left_of_a_forked_phase_is_in_its_key() -> None:
+    middle = ForkPoint(2, 16, "d", is_phase_end=False, directory="x", phase_start=12)
+    later = ForkPoint(2, 16, "d", is_phase_end=False, directory="x", phase_start=10)
+    config = load_config("tiny")
+    one, two = (build_graph(config, EXTERNALS, fork)["train/2"] for fork in (middle, later))
+    assert one.fields["remaining_steps"] == 8
+    assert one.key({}) != two.key({})

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grpo_core.errors import ArtifactError, CacheStaleError, DataContractError
+from grpo_core.errors import CacheStaleError, DataContractError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.files import read_json, write_json
 
@@ -82,9 +82,14 @@ def test_bad_values_are_refused(cache: RefLogprobCache, bad: np.ndarray, reason:
     assert cache.get((1,), (1, 2, 3), 1.0) is None
 
 
-def test_a_damaged_part_is_found(cache: RefLogprobCache, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".parquet", ".index.npy"])
+def test_a_damaged_part_is_a_miss_and_can_be_filled_again(
+    cache: RefLogprobCache, tmp_path: Path, suffix: str
+) -> None:
     cache.put_many(rows(3), values(rows(3)))
-    part = next(cache.directory.glob("*.parquet"))
+    part = next(cache.directory.glob(f"part-*{suffix}"))
     part.write_bytes(part.read_bytes()[:-9])
-    with pytest.raises(ArtifactError, match="cannot be read"):
-        RefLogprobCache(tmp_path, FINGERPRINT).get_many(rows(1))
+    fresh = RefLogprobCache(tmp_path, FINGERPRINT)
+    assert fresh.get_many(rows(3)) == [None] * 3
+    assert fresh.put_many(rows(3), values(rows(3))) == 3
+    assert all(found is not None for found in fresh.get_many(rows(3)))
