@@ -50,8 +50,15 @@ def print_summary(lake: "Lake", run: str, console: Console) -> None:
     from grpo_core.store.warehouse import Warehouse
 
     path = lake.run_directory(run) / REPORT_NAME
+    evaluate = config_from_dict(_config(lake, run)).evaluate
     with Warehouse(lake.catalog(run)) as warehouse:
-        summary = final_summary(warehouse, run, report=path if path.is_file() else None)
+        summary = final_summary(
+            warehouse,
+            run,
+            report=path if path.is_file() else None,
+            ks=evaluate.ks,
+            confidence=evaluate.confidence,
+        )
     render_summary(summary, console)
 
 

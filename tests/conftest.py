@@ -7,6 +7,7 @@ from pathlib import Path
 _HOME = tempfile.mkdtemp(prefix="grpo-tests-")
 for name in [name for name in os.environ if name.startswith("PREFECT_")]:
     del os.environ[name]
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small tensors, and tests run beside others
 os.environ |= {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",

@@ -69,8 +69,9 @@ def make_phase(context: MakeContext) -> Made:
         every = -(-config.execution.checkpoint_every_steps // trainer.steps_per_batch)
         for batch in range(start.batches_done, trainer.num_batches):
             with context.timings.part("train") as timed:
+                before = trainer.generated_tokens
                 steps = trainer.run_batch(batch)
-                timed.tokens = sum(steps.column("num_generated_tokens").to_pylist())
+                timed.tokens = trainer.generated_tokens - before
                 if (batch + 1) % every == 0 or batch + 1 == trainer.num_batches:
                     trainer.save()
             _report(context, trainer, batch, steps)

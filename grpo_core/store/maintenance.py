@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from grpo_core.store.artifacts import check_files, read_artifact
 from grpo_core.store.catalog import DamagedEntry
 from grpo_core.store.files import FileDigests
 from grpo_core.store.lake import Lake
+from grpo_core.store.locks import hold_or_refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,20 @@ class Garbage:
 
     path: Path
     num_bytes: int
+
+
+@contextmanager
+def no_run_active(lake: Lake) -> Iterator[None]:
+    """Hold the name of every run, so that nothing is published while the lake is cleaned.
+
+    Raises:
+        RunBusyError: A run is at work.
+    """
+    with ExitStack() as stack:
+        for path in sorted((lake.root / "locks").glob("run-*.lock")):
+            what = f"run name {path.stem.removeprefix('run-')!r}"
+            stack.enter_context(hold_or_refuse(path, "grpo lake gc", what=what))
+        yield
 
 
 def verify(lake: Lake) -> tuple[int, list[DamagedEntry]]:

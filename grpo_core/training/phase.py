@@ -75,6 +75,8 @@ class PhaseTrainer:
         partial: Where units and states are written.
         state: Trainer state to start from.
         tokenizer_from: Model directory whose tokenizer files checkpoints carry.
+        generated_tokens: Tokens that this process sampled, validation included; replayed batches
+            cost none.
     """
 
     config: RunConfig
@@ -87,6 +89,7 @@ class PhaseTrainer:
     partial: Partial
     state: TrainerState
     tokenizer_from: Path
+    generated_tokens: int = 0
 
     @property
     def steps_per_batch(self) -> int:
@@ -147,6 +150,7 @@ class PhaseTrainer:
             completions, verdicts = persisted_batch(*self.plan.persisted)
         else:
             completions = self.collector.sample(groups, step=step)
+            self.generated_tokens += sum(completions["num_completion_tokens"])
         if needs_pieces(self.config):
             pieces = [self._pieces(ids) for ids in completions["completion_token_ids"]]
             facts = replace(facts, pieces=pieces)
@@ -208,7 +212,9 @@ class PhaseTrainer:
         every = self.config.train.validate_every_steps
         is_end = step == self.plan.first_step + self.plan.max_steps
         if is_end or (every and step % every == 0):
-            return self.validator.pass_at_1(self.runtime)
+            share, tokens = self.validator.pass_at_1(self.runtime)
+            self.generated_tokens += tokens
+            return share
         return None
 
     def _advance(self, step: int, update: UpdateResult) -> None:

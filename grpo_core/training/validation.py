@@ -25,14 +25,14 @@ class Validator:
     pool: VerifierPool
     max_completion_tokens: int
 
-    def pass_at_1(self, runtime: PolicyRuntime) -> float | None:
-        """Share of correct samples among decided ones; None when validation is off.
+    def pass_at_1(self, runtime: PolicyRuntime) -> tuple[float | None, int]:
+        """Share of correct samples among decided ones, and the tokens generated for it.
 
-        The seeds do not depend on the step, so that two validations differ by the policy alone.
+        The share is None when validation is off. The seeds do not depend on the step, so that two validations differ by the policy alone.
         """
         count = self.config.train.validation_samples
         if not count or not self.problems:
-            return None
+            return None, 0
         requests = [
             sample_request(
                 runtime.renderer.render(problem["text"]),
@@ -48,4 +48,6 @@ class Validator:
         problems = [problem for problem in self.problems for _ in range(count)]
         rewards = [verdict.reward_raw for verdict in grade_rows(self.pool, texts, problems)]
         decided = [reward for reward in rewards if reward is not None]
-        return sum(reward == 1.0 for reward in decided) / len(decided) if decided else None
+        tokens = sum(len(completion.token_ids) for group in sampled for completion in group)
+        share = sum(reward == 1.0 for reward in decided) / len(decided) if decided else None
+        return share, tokens
