@@ -3,8 +3,8 @@
 The step of a matrix is its momentum M with all singular values moved to about one, found by five
 Newton-Schulz iterations (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural
 networks"). `torch.optim.Muon` iterates in bfloat16, which costs eight times as much on CPUs that
-have none; this one stays in float32. Learning the tiny profile's arithmetic takes a third of the
-steps that AdamW needs.
+have none; this one stays in float32. On the demonstrations it came in 250 steps to a loss that
+AdamW reached in 700.
 """
 
 from collections.abc import Iterable

@@ -28,7 +28,8 @@ class Validator:
     def pass_at_1(self, runtime: PolicyRuntime) -> tuple[float | None, int]:
         """Share of correct samples among decided ones, and the tokens generated for it.
 
-        The share is None when validation is off. The seeds do not depend on the step, so that two validations differ by the policy alone.
+        The share is None when validation is off. The seeds do not depend on the step, so that two
+        validations differ by the policy alone.
         """
         count = self.config.train.validation_samples
         if not count or not self.problems:

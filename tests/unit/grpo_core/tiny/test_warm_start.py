@@ -10,7 +10,7 @@ from grpo_core.tiny.tokenizer import build_tokenizer
 from grpo_core.tiny.warm_start import WarmStart, build_model, train, write_model
 
 MODEL = Path(__file__).parents[4] / "data" / "models" / "tiny"
-SHORT = WarmStart(steps=16, batch=8, drills=4, warmup_steps=4)
+SHORT = WarmStart(steps=12, batch=4, drills=2, warmup_steps=3)
 
 
 @pytest.fixture(scope="module")
