@@ -120,7 +120,7 @@ def completion_columns(
     renderer: PromptRenderer,
     policy: str,
 ) -> dict[str, list[Any]]:
-    """Columns of one row a sample, in request order; see `_completion_fields` of the schemas."""
+    """Columns of one row a sample, in request order; see `store.table_spec.completion_fields`."""
     rows = [
         (request, completion)
         for request, completions in zip(requests, sampled, strict=True)

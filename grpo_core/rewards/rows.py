@@ -39,7 +39,7 @@ def grade_rows(
 
 
 def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
-    """Columns of graded rows, see `_verdict_fields` of the schemas."""
+    """Columns of graded rows, see `store.table_spec.verdict_fields`."""
     return {
         "label": [verdict.label.value for verdict in verdicts],
         "extracted": [verdict.extracted for verdict in verdicts],

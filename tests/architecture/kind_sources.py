@@ -21,7 +21,12 @@ _APART = (
     "grpo_core.stages.context",
     "grpo_core.store",
 )
-_COUNTED = ("grpo_core.store.schemas", "grpo_core.store.columns", "grpo_core.store.ref_cache")
+_COUNTED = (
+    "grpo_core.store.schemas",
+    "grpo_core.store.table_spec",
+    "grpo_core.store.columns",
+    "grpo_core.store.ref_cache",
+)
 
 
 def current_sources() -> dict[str, dict[str, object]]:
