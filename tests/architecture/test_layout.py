@@ -54,6 +54,12 @@ def test_nothing_is_left_to_do() -> None:
     assert [name for name, text in SOURCES.items() if UNFINISHED.search(text)] == []
 
 
+def test_pages_hold_no_placeholder() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("data/*.md")]
+    placeholder = re.compile(r"^(draft|[A-Z]+_[A-Z_]+)$", re.MULTILINE)
+    assert [page.name for page in pages if placeholder.search(page.read_text("utf-8"))] == []
+
+
 def _strings(tree: ast.Module) -> Iterator[str]:
     """String constants of a module that are not docstrings."""
     docstrings = {
