@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _CHUNK_BYTES = 1 << 22
+_GLOB_TRIES = 20
 
 
 def fsync_directory(path: Path) -> None:
@@ -70,6 +71,16 @@ def link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def glob_stable(root: Path, pattern: str) -> list[Path]:
+    """Sorted matches below a tree that others change: a directory may vanish during the walk."""
+    for _ in range(_GLOB_TRIES):
+        try:
+            return sorted(root.glob(pattern))
+        except FileNotFoundError:
+            continue
+    return sorted(root.glob(pattern))
 
 
 def sha256_file(path: Path) -> str:

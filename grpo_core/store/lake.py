@@ -8,7 +8,7 @@ from typing import Any
 from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read_artifact
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
-from grpo_core.store.files import FileDigests, read_json
+from grpo_core.store.files import FileDigests, glob_stable, read_json
 from grpo_core.store.partials import Partial
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -133,7 +133,7 @@ class Lake:
 
     def _live_files(self) -> dict[str, tuple[Path, ...]]:
         return {
-            table: tuple(sorted((self.root / "partial").glob(f"*/*/{table}/unit-*.parquet")))
+            table: tuple(glob_stable(self.root / "partial", f"*/*/{table}/unit-*.parquet"))
             for table in _LIVE_TABLES
         }
 

@@ -12,6 +12,7 @@ import pytest
 
 from grpo_core.errors import GrpoError, StageInputError
 from grpo_core.planning.fork import resolve_fork
+from grpo_core.store.files import glob_stable
 from grpo_core.store.lake import Lake
 from grpo_core.store.ref_cache import RefRow
 from grpo_core.types import StageName
@@ -97,7 +98,7 @@ def test_killed_at_any_point_the_next_run_ends_the_same(
     )
     child.start()
     deadline = time.monotonic() + 120
-    while not list(tmp_path.glob(f"partial/*/*/{unit}*")):
+    while not glob_stable(tmp_path, f"partial/*/*/{unit}*"):
         assert child.is_alive(), "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.002)
