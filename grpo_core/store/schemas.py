@@ -16,6 +16,25 @@ from grpo_core.store.table_spec import (
     verdict_fields,
 )
 
+__all__ = [
+    "AUDIT_RESULTS",
+    "BANDS",
+    "EVAL_SAMPLES",
+    "EVAL_VERDICTS",
+    "EVENTS",
+    "PROMPTS",
+    "REF_RECEIPTS",
+    "ROLLOUTS",
+    "SAMPLES",
+    "SCHEMA_VERSION",
+    "STEPS",
+    "TABLES",
+    "TIMINGS",
+    "VARIANTS",
+    "VERDICTS",
+    "TableSpec",
+]
+
 SCHEMA_VERSION = 1
 
 _UTC = pa.timestamp("us", tz="UTC")
