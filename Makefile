@@ -23,8 +23,8 @@ down: ## stop them
 test: env-dev ## every test, end to end ones too
 	@$(PYTHON_BIN) -m pytest $(ARGS)
 
-test-unit: env-dev ## the quick tests, under a minute
-	@$(PYTHON_BIN) -m pytest -m "not e2e and not slow" $(ARGS)
+test-unit: env-dev ## the unit tests alone, about a minute
+	@$(PYTHON_BIN) -m pytest tests/unit -m "not e2e and not slow" $(ARGS)
 
 lint: env-dev ## ruff, mypy, import contracts, sqlfluff
 	@$(PYTHON_BIN) -m ruff check .

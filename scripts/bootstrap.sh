@@ -129,11 +129,20 @@ install_torch() {
     fi
 }
 
+remove_venv() { # a killed installation may leave a pip that still writes for a moment
+    tries=0
+    until rm -rf "$VENV" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 60 ] || die "$VENV can not be removed; does another process write to it?"
+        sleep 1
+    done
+}
+
 make_venv() {
     if [ -e "$UNFINISHED" ] || ! installed_python >/dev/null; then
         find_python || die "no Python 3.11 or newer with venv was found;${seen:+ found:$seen} install it: $(install_hint)"
         say "making $VENV with $FOUND"
-        rm -rf "$VENV"
+        remove_venv
         "$FOUND" -m venv "$VENV"
     fi
     : >"$UNFINISHED"
