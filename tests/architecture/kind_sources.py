@@ -55,7 +55,16 @@ def _fingerprint(module: str) -> bytes:
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [item for item in body if not _is_text(item)]
-    return hashlib.sha256(ast.dump(tree).encode()).digest()
+    return hashlib.sha256(repr(_plain(tree)).encode()).digest()
+
+
+def _plain(node: object) -> object:
+    """The tree without its empty fields, of which each release of Python has others."""
+    if isinstance(node, ast.AST):
+        fields = {name: _plain(value) for name, value in ast.iter_fields(node)}
+        kept = [(name, value) for name, value in fields.items() if value not in (None, [])]
+        return (type(node).__name__, kept)
+    return [_plain(item) for item in node] if isinstance(node, list) else node
 
 
 def _is_text(node: ast.AST) -> bool:
