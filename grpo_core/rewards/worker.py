@@ -14,7 +14,6 @@ take seconds to import. `code` checks programs against tests, `program` runs the
 import gc
 import json
 import os
-import resource
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
+from grpo_core.rewards.limits import limit_resources
 from grpo_core.rewards.protocol import encode, receive, take
 
 Handler = Callable[[dict[str, Any], socket.socket], dict[str, Any]]
@@ -39,20 +39,6 @@ HANDLERS: Final = MappingProxyType(
 )
 """Kind of worker → factory of its handler: (settings) → handler. It runs in the nursery, before
 workers are forked."""
-
-
-def limit_resources(memory_bytes: int) -> None:
-    """Bound this process: address space in bytes, no files written, no core dumps."""
-    for kind, amount in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        if kind == resource.RLIMIT_AS and sys.platform == "darwin":
-            continue
-        _, hard = resource.getrlimit(kind)
-        bounded = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
-        resource.setrlimit(kind, (bounded, hard))
 
 
 def _run_worker(connection: socket.socket, settings: Mapping[str, Any], handler: Handler) -> None:

@@ -121,7 +121,7 @@ def test_a_sample_whose_worker_dies_once_is_tried_again() -> None:
 def test_workers_cannot_take_more_memory_than_allowed_nor_write_files(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from grpo_core.rewards.worker import limit_resources\n"
+        "from grpo_core.rewards.limits import limit_resources\n"
         "limit_resources(1 << 30)\n"
         "try:\n    bytearray(2 << 30)\nexcept MemoryError:\n    print('bounded')\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
