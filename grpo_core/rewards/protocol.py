@@ -3,13 +3,14 @@
 import json
 import socket
 import struct
+from collections.abc import Mapping
 from typing import Any, Final
 
 _HEADER: Final = struct.Struct("<I")
 MAX_MESSAGE_BYTES: Final = (1 << 32) - 1
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode(message: Mapping[str, Any]) -> bytes:
     """Return a message as bytes."""
     body = json.dumps(message).encode()
     return _HEADER.pack(len(body)) + body

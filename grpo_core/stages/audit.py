@@ -79,6 +79,7 @@ def audit_params(config: RunConfig) -> dict[str, Any]:
         and (advantage.winsorise_low, advantage.winsorise_high) == (0.0, 1.0)
     )
     return {
+        "default_verifier": config.reward.function,
         "group_size": config.train.group_size,
         "samples_per_prompt": config.prefilter.samples_per_prompt,
         "eval_samples_per_prompt": config.evaluate.samples_per_prompt,

@@ -1,8 +1,11 @@
 """Stage evaluate: samples of the test problems from one checkpoint, and their verdicts."""
 
+import pyarrow as pa
+
 from grpo_core.evaluation import pass_at_k
 from grpo_core.planning.externals import model_directory
 from grpo_core.prompts.ingest import active, draw_limit
+from grpo_core.rewards import Label
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.prefilter import label_shares
 from grpo_core.stages.sampled_units import UnitPlan, grade_samples, sample_units
@@ -46,9 +49,7 @@ def make_eval_verdicts(context: MakeContext) -> Made:
     columns = ["checkpoint", "prompt_id", "sample_index", "text"]
     samples = context.inputs["samples"].table("eval_samples", columns)
     verdicts = grade_samples(context, samples, problems, "eval_verdicts")
-    counts = verdict_counts(
-        verdicts.column("prompt_id").to_pylist(), verdicts.column("reward_raw").to_pylist()
-    )
+    counts = verdict_counts(verdicts)
     figures = {
         f"pass_at_{k}": sum(pass_at_k(n, c, k) for n, c in counts) / max(len(counts), 1)
         for k in config.evaluate.ks
@@ -57,12 +58,12 @@ def make_eval_verdicts(context: MakeContext) -> Made:
     return Made(tables={"eval_verdicts": verdicts}, figures=label_shares(verdicts) | figures)
 
 
-def verdict_counts(prompt_ids: list[str], rewards: list[float | None]) -> list[tuple[int, int]]:
+def verdict_counts(verdicts: pa.Table) -> list[tuple[int, int]]:
     """(n, c) of each problem in order of its id: decided samples and correct ones."""
     counts: dict[str, list[int]] = {}
-    for prompt_id, reward in zip(prompt_ids, rewards, strict=True):
-        entry = counts.setdefault(prompt_id, [0, 0])
-        if reward is not None:
+    for row in verdicts.select(["prompt_id", "label", "reward_raw"]).to_pylist():
+        entry = counts.setdefault(row["prompt_id"], [0, 0])
+        if row["reward_raw"] is not None:
             entry[0] += 1
-            entry[1] += reward == 1.0
+            entry[1] += row["label"] == Label.CORRECT
     return [(entry[0], entry[1]) for _, entry in sorted(counts.items())]

@@ -25,9 +25,10 @@ def pack(value: Any) -> Any:
         return {"bytes": bytes(value).hex()}
     if isinstance(value, dict):
         return {"dict": [[pack(key), pack(item)] for key, item in dict.items(value)]}
-    for name, container in (("list", list), ("tuple", tuple)):
-        if isinstance(value, container):
-            return {name: [pack(item) for item in container.__iter__(value)]}
+    if isinstance(value, list):
+        return {"list": [pack(item) for item in list.__iter__(value)]}
+    if isinstance(value, tuple):
+        return {"tuple": [pack(item) for item in tuple.__iter__(value)]}
     if isinstance(value, set | frozenset):
         return {"set": [pack(item) for item in frozenset(value)]}
     raise TypeError(f"a {type(value).__name__} is not plain data")

@@ -1,8 +1,8 @@
-"""The tests of a row: pairs of input and output, calls of a function, or statements.
+r"""The tests of a row: pairs of input and output, calls of a function, or statements.
 
 | JSON of the tests | meaning |
 |---|---|
-| `{"inputs": ["1 2\\n"], "outputs": ["3\\n"]}` | stdin and the expected stdout, a program each |
+| `{"inputs": ["1 2\n"], "outputs": ["3\n"]}` | stdin and the expected stdout, a program each |
 | `{"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}` | arguments and the expected result |
 | `["assert add(1, 2) == 3"]` | statements that must not raise |
 | `{"setup": "import math", "asserts": [...]}` | the same after a setup |

@@ -109,14 +109,15 @@ def test_execution_fields_are_in_no_key() -> None:
 def test_every_keyed_leaf_is_in_a_key_of_the_kinds_that_it_names() -> None:
     config = load_config("tiny")
     nodes = graph().nodes
-    for path, field, _ in leaves(config):
+    for path, field, value in leaves(config):
         for kind in declared_kinds(field) or ():
             name = path
             if path.startswith("train.phases."):
                 name = "phase." + path.rsplit(".", 1)[1]
             holders = [node for node in nodes if node.kind == kind]
             assert holders, (path, kind)
-            assert all(name in node.fields for node in holders), (path, kind)
+            is_absent = field.json_schema_extra.get("absent", ...) == value  # type: ignore[union-attr]
+            assert all((name in node.fields) is not is_absent for node in holders), (path, kind)
 
 
 def test_nodes_come_after_their_inputs() -> None:
