@@ -28,5 +28,7 @@ def _closeness(completion: str, gold: str) -> float | None:
     numbers = re.findall(r"-?\d+(?:\.\d+)?", completion.replace(",", ""))
     if not numbers:
         return 0.0
+    if not re.fullmatch(r"-?\d+(?:\.\d+)?", gold.replace(",", "")):
+        return None  # no number to be close to: out of the baseline
     distance = abs(float(numbers[-1]) - float(gold.replace(",", "")))
     return 1.0 / (1.0 + distance)

@@ -24,7 +24,7 @@ def check_config(config: RunConfig) -> None:
     _check_prefilter(config)
     _check_splits(config)
     check_template(config.prompt)
-    _check_reward(config)
+    check_reward(config)
     _check_objective(config)
 
 
@@ -129,7 +129,7 @@ def _check_prefilter(config: RunConfig) -> None:
         )
 
 
-def _check_reward(config: RunConfig) -> None:
+def check_reward(config: RunConfig) -> None:
     """Verifiers that exist; the code of reward functions is read, not run."""
     reward = config.reward
     reserved = sorted(set(reward.verifiers) & set(BUILT_IN))

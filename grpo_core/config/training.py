@@ -34,8 +34,8 @@ class RewardConfig(Section):
     of yours as `module:function` or `path/to/file.py:function`. Its code enters the keys of
     verdicts, training and evaluation by its digest."""
     verifiers: dict[str, str] = by_digest({})
-    """Names that rows may use in `prompts.mixture.verifier_field` besides `math` and `code`, and the
-    function of each."""
+    """Names that rows may use in `prompts.mixture.verifier_field`, and the function of each; `math`
+    and `code` need none."""
     pass_threshold: float = keyed(0.5, *_VERDICTS, absent=0.5)
     """Least number from a reward function that counts as correct."""
     verifier: VerifierConfig = Field(default_factory=VerifierConfig)

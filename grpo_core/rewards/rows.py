@@ -6,22 +6,12 @@ from typing import Any
 import pyarrow as pa
 
 from grpo_core.config import RunConfig
+from grpo_core.rewards.functions.grading import PROBLEM_FIELDS
 from grpo_core.rewards.grader import Grader, GraderRules
 from grpo_core.rewards.options import VerifierOptions
 from grpo_core.rewards.verdict import VERIFIER_VERSION, Label, Verdict
 
 Problem = dict[str, Any]
-PROBLEM_FIELDS = (
-    "prompt_id",
-    "text",
-    "gold",
-    "solution",
-    "answer_type",
-    "source",
-    "verifier",
-    "tests",
-)
-"""What a verifier is given of a problem."""
 
 
 def grader_rules(config: RunConfig) -> GraderRules:

@@ -10,6 +10,17 @@ from grpo_core.rewards.nursery import Crew
 from grpo_core.rewards.verdict import Label, Verdict, reward_of
 
 Problem = Mapping[str, Any]
+PROBLEM_FIELDS: Final = (
+    "prompt_id",
+    "text",
+    "gold",
+    "solution",
+    "answer_type",
+    "source",
+    "verifier",
+    "tests",
+)
+"""What a reward function always finds in a problem, None where there is none."""
 _SAMPLE: Final = "function"
 _BATCH: Final = "batch"
 
@@ -58,9 +69,10 @@ class FunctionGrader:
         Raises:
             ServiceError: The function cannot be imported; carries the reason.
         """
+        problems = [{**dict.fromkeys(PROBLEM_FIELDS), **problem} for problem in problems]
         if self.function.per == "sample":
             requests = [
-                Request(_SAMPLE, {"completion": text, "problem": dict(problem)})
+                Request(_SAMPLE, {"completion": text, "problem": problem})
                 for text, problem in zip(texts, problems, strict=True)
             ]
             return [self._verdict(reply, reply.body) for reply in self._dispatcher.ask(requests)]
@@ -73,7 +85,7 @@ class FunctionGrader:
         ]
 
     def _grade_batch(self, texts: Sequence[str], problems: Sequence[Problem]) -> list[Verdict]:
-        message = {"completions": list(texts), "problems": [dict(row) for row in problems]}
+        message = {"completions": list(texts), "problems": list(problems)}
         (reply,) = self._dispatcher.ask([Request(_BATCH, message)])
         if reply.body is None or "batch" not in reply.body:
             return [self._verdict(reply, reply.body)] * len(texts)
