@@ -5,7 +5,9 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from grpo_core.rewards.limits import limit_growth
@@ -52,10 +54,26 @@ def batch_handler(settings: Mapping[str, Any]) -> Handler:
 
 
 def load_function(settings: Mapping[str, Any]) -> Function:
-    """Import a function by `root`, `module` and `name`."""
+    """Import a function from its module, or from its file; its neighbours can be imported too."""
     sys.path.insert(0, settings["root"])
-    function: Function = getattr(import_module(settings["module"]), settings["name"])
+    if settings["module"]:
+        module = import_module(settings["module"])
+    else:
+        module = _from_file(Path(settings["file"]))
+    function: Function = getattr(module, settings["name"])
     return function
+
+
+def _from_file(path: Path) -> ModuleType:
+    """Load a file under a name of its own, whatever else is called like it."""
+    name = f"reward_function_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def as_plain(value: Any) -> dict[str, Any]:

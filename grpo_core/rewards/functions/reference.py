@@ -37,7 +37,7 @@ class FunctionRef:
         text: As it was configured.
         path: Its source file.
         root: Directory that its imports are looked up in.
-        module: Name it is imported by.
+        module: Name it is imported by; empty when it is loaded from `path`.
         name: Name of the function.
         per: Whether it is called per sample or per batch.
     """
@@ -51,7 +51,8 @@ class FunctionRef:
 
     def settings(self) -> dict[str, str]:
         """What a worker needs to import it, as plain JSON."""
-        return {"root": str(self.root), "module": self.module, "name": self.name}
+        place = {"root": str(self.root), "module": self.module, "file": str(self.path)}
+        return {**place, "name": self.name}
 
 
 def find_function(text: str) -> FunctionRef:
@@ -65,7 +66,7 @@ def find_function(text: str) -> FunctionRef:
         raise ConfigError(f"reward function {text!r}: expected a path, a colon and a name", _HINT)
     if target.endswith(".py") or "/" in target:
         path = resolve_path(target)
-        root, module = path.parent, path.stem
+        root, module = path.parent, ""
     else:
         path, root = _find_module(target, text)
         module = target
