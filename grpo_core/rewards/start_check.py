@@ -156,25 +156,13 @@ def _judge(name: str, attempts: Sequence[Attempt]) -> list[Finding]:
     """Name the pattern that the verdicts make; single rows only when there is none."""
     right = [attempt for attempt in attempts if attempt.what != "other gold"]
     wrong = [attempt for attempt in attempts if attempt.what == "other gold"]
-    undecided = [attempt for attempt in attempts if attempt.is_undecided]
-    if len(undecided) == len(attempts):
-        return [Finding(name, "always fails: it decided nothing", tuple(undecided))]
-    paid_wrong = [attempt for attempt in wrong if attempt.is_paid]
+    if all(attempt.is_undecided for attempt in attempts):
+        return [Finding(name, "always fails: it decided nothing", tuple(attempts))]
     unpaid = [attempt for attempt in right if not attempt.is_paid]
-    patterns: list[tuple[bool, str]] = [
-        (
-            bool(paid_wrong) and len(unpaid) == len(right) and len(paid_wrong) == len(wrong),
-            "is inverted: it pays no gold and the gold of every other row",
-        ),
-        (
-            bool(paid_wrong) and not unpaid and len(paid_wrong) == len(wrong),
-            "is constant: it pays every answer, whatever the gold",
-        ),
-        (len(unpaid) == len(right) and not paid_wrong, "is constant: it pays nothing, golds least"),
-    ]
-    for holds, sentence in patterns:
-        if holds:
-            return [Finding(name, sentence, (*unpaid, *paid_wrong))]
+    paid_wrong = [attempt for attempt in wrong if attempt.is_paid]
+    whole = _pattern(right, wrong)
+    if whole:
+        return [Finding(name, whole, (*unpaid, *paid_wrong))]
     found = []
     if unpaid:
         sentence = f"does not pay {len(unpaid)} of {len(right)} golds and solutions"
@@ -183,3 +171,26 @@ def _judge(name: str, attempts: Sequence[Attempt]) -> list[Finding]:
         sentence = f"pays {len(paid_wrong)} of {len(wrong)} golds of other rows"
         found.append(Finding(name, sentence, tuple(paid_wrong)))
     return found
+
+
+def _pattern(right: Sequence[Attempt], wrong: Sequence[Attempt]) -> str:
+    """What is wrong as a whole, from how much more often golds are paid than other rows' golds.
+
+    Each way of writing is looked at apart: an inverted verifier pays whatever it cannot read.
+    """
+    if not any(attempt.is_paid for attempt in (*right, *wrong)):
+        return "is constant: it pays nothing"
+    if not wrong:
+        return ""
+    leanings = [_paid(right, way) - _paid(wrong, way) for way in range(len(_WRAPPINGS))]
+    if max(leanings) <= 0 and min(leanings) < 0:
+        return "is inverted: it pays golds of other rows and not the row's own"
+    if max(leanings) == 0 and all(attempt.is_paid for attempt in wrong):
+        return "is constant: it pays every answer, whatever the gold"
+    return ""
+
+
+def _paid(attempts: Sequence[Attempt], way: int) -> float:
+    """Share of attempts that are paid in one way of writing."""
+    paid = [attempt.verdicts[way].label is Label.CORRECT for attempt in attempts]
+    return sum(paid) / len(paid)
