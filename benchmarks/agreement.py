@@ -3,8 +3,8 @@
     python -m benchmarks.agreement example_model_solutions.jsonl
 
 The file is grade_school_math/data/example_model_solutions.jsonl of
-https://github.com/openai/grade-school-math (MIT licence): the 1,319 test questions of GSM8K with the
-completions of four models and a flag each. Their marker `A:` is taken as `####`. Prints the
+https://github.com/openai/grade-school-math (MIT licence): the 1,319 test questions of GSM8K, with
+the completions of four models and a flag each. Their marker `A:` is taken as `####`. Prints the
 agreement and every disagreement with the verifier's reason.
 """
 
