@@ -25,6 +25,9 @@ class RewardConfig(Section):
     """Scale of the reward that advantages are computed from: wrong is 0 or -1, correct is 1."""
     hedged_value: float | None = keyed(None, Kind.TRAIN, ge=-1, le=0)
     """Value of a hedged answer on the scale; unset treats it like a wrong one."""
+    confidence_weighting: bool = keyed(False, Kind.TRAIN, absent=False)
+    """Weigh each rollout by the confidence of its verdict, in baseline, deviation and its own
+    advantage; a verdict without one counts 1."""
     overlong_weight: float = keyed(0.5, Kind.TRAIN, ge=0, le=1)
     """Weight of the soft overlong penalty (DAPO eq. 13), which lies in [-1, 0]; 0 turns it off.
     0.5 on the 0/1 scale and 1.0 on ±1 keep a correct answer at the limit above a wrong one."""

@@ -12,13 +12,13 @@ KIND_VERSIONS: MappingProxyType[Kind, int] = MappingProxyType(
     {
         Kind.PROMPTS: 1,
         Kind.SAMPLES: 1,
-        Kind.VERDICTS: 1,
+        Kind.VERDICTS: 2,
         Kind.BANDS: 1,
         Kind.VARIANTS: 1,
         Kind.REF_LOGP: 1,
-        Kind.TRAIN: 1,
+        Kind.TRAIN: 2,
         Kind.EVAL_SAMPLES: 1,
-        Kind.EVAL_VERDICTS: 1,
+        Kind.EVAL_VERDICTS: 2,
         Kind.AUDIT: 1,
     }
 )

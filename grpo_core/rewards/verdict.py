@@ -43,6 +43,7 @@ class Verdict:
         candidates: Every distinct answer the completion offered, in order.
         reason: One sentence on how the verdict came about.
         seconds: Wall-clock seconds the grading took.
+        confidence: How sure the verifier is, in [0, 1]; None when it does not say.
     """
 
     label: Label
@@ -51,6 +52,7 @@ class Verdict:
     candidates: tuple[str, ...]
     reason: str
     seconds: float
+    confidence: float | None = None
 
 
 def reward_of(label: Label) -> float | None:

@@ -62,12 +62,16 @@ def completion_fields() -> list[pa.Field]:
 
 
 def verdict_fields() -> list[pa.Field]:
-    """A graded completion; `reward_raw` is null for timeout, error and gold_unparseable."""
+    """A graded completion; `reward_raw` is null for timeout, error and gold_unparseable.
+
+    `confidence` is null where the verifier does not say how sure it is.
+    """
     return [
         required("label", pa.string()),
         pa.field("extracted", pa.string()),
         required("candidates", pa.list_(pa.string())),
         required("reason", pa.string()),
         pa.field("reward_raw", pa.float64()),
+        pa.field("confidence", pa.float64()),
         required("verifier_version", pa.int32()),
     ]

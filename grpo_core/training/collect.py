@@ -235,6 +235,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
         candidates=tuple(row["candidates"]),
         reason=row["reason"],
         seconds=0.0,
+        confidence=row["confidence"],
     )
 
 

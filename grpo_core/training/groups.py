@@ -16,6 +16,7 @@ from grpo_core.seeds import generator
 ZERO_VARIANCE = "zero_variance"
 NULL_REWARD = "null_reward"
 TOO_FEW_REWARDS = "too_few_rewards"
+NO_CONFIDENCE = "no_confidence"
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,24 @@ def decide_groups(
     shaped: Rewards,
     sources: Sequence[str],
     ema_rewards: Mapping[str, float],
+    confidence: Rewards | None = None,
 ) -> GroupDecision:
     """Advantages and drops; groups are formed before anything is dropped.
 
     Args:
-        config: Reads advantage, loss and filter.
+        config: Reads advantage, loss, filter and `reward.confidence_weighting`.
         raw: Verdict rewards, [B, G].
         graded: With process credit, [B, G]; used when it is on.
         shaped: What advantages are computed from, [B, G].
         sources: Data source of each group, [B].
         ema_rewards: Running mean reward by source.
+        confidence: Of the verdicts, [B, G]; null is 1. A rollout of confidence 0 leaves baseline
+            and loss as one without a reward does.
     """
-    keyed = graded if filter_key(config) == "graded" else raw
-    decided = [[value for value in group if value is not None] for group in raw]
+    weights = _weights(confidence, raw) if config.reward.confidence_weighting else None
+    trusted = _trusted(raw, weights)
+    keyed = _trusted(graded, weights) if filter_key(config) == "graded" else trusted
+    decided = [[value for value in group if value is not None] for group in trusted]
     has_signal = live_groups(keyed, tolerance=config.filter.tolerance).tolist()
     enough = [len(group) >= 2 for group in decided]
     is_live = [
@@ -69,14 +75,21 @@ def decide_groups(
     ]
     running = torch.tensor([ema_rewards.get(source, float("nan")) for source in sources])
     advantages = configured_advantages(
-        shaped, config.advantage, config.loss, sources=sources, ema_baseline=running
+        shaped,
+        config.advantage,
+        config.loss,
+        sources=sources,
+        weights=weights,
+        ema_baseline=running,
     )
     return GroupDecision(
         advantages=advantages.to(torch.float64),
         drop_reasons=[
-            _drop_reason(value, live=is_live[n], enough=enough[n])
-            for n, group in enumerate(raw)
-            for value in group
+            NO_CONFIDENCE
+            if value is not None and kept is None
+            else _drop_reason(kept, live=is_live[n], enough=enough[n])
+            for n in range(len(raw))
+            for value, kept in zip(raw[n], trusted[n], strict=True)
         ],
         is_live=is_live,
         all_solved=[bool(group) and min(group) >= 1.0 for group in decided],
@@ -128,6 +141,25 @@ def next_ema_rewards(
                 decay * before[source] + (1 - decay) * mean if source in before else mean
             )
     return after
+
+
+def _weights(confidence: Rewards | None, raw: Rewards) -> torch.Tensor:
+    """Weight of each rollout, fp64 [B, G]: its verdict's confidence, 1 where there is none."""
+    known = confidence or [[None] * len(group) for group in raw]
+    return torch.tensor(
+        [[1.0 if value is None else value for value in group] for group in known],
+        dtype=torch.float64,
+    )
+
+
+def _trusted(rewards: Rewards, weights: torch.Tensor | None) -> Rewards:
+    """The rewards, null where the weight is 0."""
+    if weights is None:
+        return rewards
+    return [
+        [value if weight > 0 else None for value, weight in zip(group, row, strict=True)]
+        for group, row in zip(rewards, weights.tolist(), strict=True)
+    ]
 
 
 def _drop_reason(value: float | None, *, live: bool, enough: bool) -> str | None:

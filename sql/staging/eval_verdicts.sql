@@ -11,6 +11,7 @@
 --     candidates: every answer it found in the completion
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     verifier_version: version of the verifier
 --     artifact_key: key of the artefact
 --     artifact_content: content digest of the generation
@@ -24,6 +25,7 @@ select
     f.candidates,
     f.reason,
     f.reward_raw,
+    f.confidence,
     f.verifier_version,
     a.key as artifact_key,
     a.content as artifact_content,

@@ -30,6 +30,7 @@
 --     candidates: every answer it found in the completion
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     verifier_version: version of the verifier
 --     old_logprobs: from the trainer before the first update, [T], nats; null when not scored
 --     old_logprob_sum: their sum, nats
@@ -82,6 +83,7 @@ select
     f.candidates,
     f.reason,
     f.reward_raw,
+    f.confidence,
     f.verifier_version,
     f.old_logprobs,
     f.old_logprob_sum,
