@@ -5,14 +5,14 @@ shorter phase that is equal otherwise, the phase before, the initial policy.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from grpo_core.errors import StageInputError
-from grpo_core.objective.kl_control import start_control
+from grpo_core.objective.kl_control import resumed_control, start_control
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import model_directory
 from grpo_core.planning.graph import total_steps
@@ -174,6 +174,8 @@ def _trainer(
             weights=node.externals["reference"],
             tokenizer=node.externals["tokenizer"],
         )
+    progress = start.state.step / total_steps(config)
+    kl = resumed_control(start.state.kl, config.kl, progress=progress)
     is_reference = config.model.reference in ("", config.model.path)
     collector = Collector(
         config=config,
@@ -197,7 +199,7 @@ def _trainer(
         updater=Updater(runtime.model, optimizer, config, loss, runtime.head, runtime.device),
         validator=Validator(config, list(problems_by_id(rows).values()), pool, budget),
         partial=context.partial,
-        state=start.state,
+        state=replace(start.state, kl=kl),
         tokenizer_from=model_directory(config.model.path),
     )
 
