@@ -45,6 +45,8 @@ class Defect(StrEnum):
     OVER_LONG = "over_long"
     MISSING_MARKER = "missing_marker"
     REFUSED_GOLD = "refused_gold"
+    UNKNOWN_VERIFIER = "unknown_verifier"
+    REFUSED_TESTS = "refused_tests"
     CONTRADICTORY_GOLD = "contradictory_gold"
     HELD_OUT = "held_out"
 
