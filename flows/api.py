@@ -29,6 +29,7 @@ class FlowRun:
         message: Text of the state; the error of a failed run.
         parameters: What it was created with.
         work_pool: Name of the pool whose workers execute it; empty for the local runner.
+        state_name: Name of the state where it says more than its type, such as `Stopped`.
     """
 
     id: str
@@ -37,6 +38,7 @@ class FlowRun:
     message: str
     parameters: dict[str, Any]
     work_pool: str = ""
+    state_name: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -169,6 +171,7 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
         message=state.get("message") or "",
         parameters=record.get("parameters") or {},
         work_pool=record.get("work_pool_name") or "",
+        state_name=state.get("name") or "",
     )
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from flows.deployment_names import FLOW_NAME
 from flows.logs import calm_expected_errors
@@ -21,7 +22,7 @@ from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, S
 from flows.project import this_project
 from flows.request import command_of, default_run_name
 from flows.stages import run_stage_task, write_report_task
-from flows.supervisor import supervised
+from flows.supervisor import has_lost_runner, supervised
 from grpo_core.config import load_config
 from grpo_core.errors import GrpoError, RunStoppedError
 from grpo_core.planning.fork import resolve_fork
@@ -75,6 +76,11 @@ def grpo(
     try:
         with supervised(this_project().flow_process(str(flow_run.id))):
             states = _run(name, preset, stages, overrides, config_file, force, fork)
+    except TerminationSignal:
+        if not has_lost_runner():
+            raise
+        why = "the runner was killed, so the run ended; what is complete is kept"
+        return Crashed(message=f"{why}{_way_on()}")
     except RunStoppedError as stop:
         return Cancelled(name="Stopped", message=f"{stop}{_way_on()}", data=stop)
     except GrpoError as error:

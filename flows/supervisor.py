@@ -29,6 +29,8 @@ CHILD_GRACE_SECONDS = 10.0
 """How long children have to end after SIGTERM; Prefect grants the whole flow 30 s."""
 FLOW_GRACE_SECONDS = 30.0
 WATCH_SECONDS = 0.5
+_PARENT = os.getppid()
+_HAS_RUNNER = "PREFECT__FLOW_RUN_ID" in os.environ
 
 
 @contextmanager
@@ -101,12 +103,14 @@ def _mark(owner: ProcessRecord) -> str:
     return f"{owner.pid}@{owner.birth}".replace(" ", "_")
 
 
+def has_lost_runner() -> bool:
+    """Whether a runner or worker started this process and is gone."""
+    return _HAS_RUNNER and os.getppid() != _PARENT
+
+
 def _runner() -> list[str]:
     """Id and birth of the runner or worker that started this process; nothing without one."""
-    if "PREFECT__FLOW_RUN_ID" not in os.environ:
-        return []
-    parent = os.getppid()
-    return [str(parent), birth_of(parent) or "gone"]
+    return [str(_PARENT), birth_of(_PARENT) or "gone"] if _HAS_RUNNER else []
 
 
 if __name__ == "__main__":
