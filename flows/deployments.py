@@ -15,6 +15,8 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.deployment_names import RUNS_AT_A_TIME
 from flows.pipeline import ALL_STAGES, grpo
+from flows.project import this_project
+from flows.server_keeper import keep_server
 from grpo_core.types import StageName
 
 DESCRIPTIONS = {
@@ -55,6 +57,7 @@ def main() -> None:
     if arguments.ready_file:
         arguments.ready_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     if not arguments.register_only:
+        keep_server(this_project())
         asyncio.run(runner.start())
 
 

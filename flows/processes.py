@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -78,6 +79,27 @@ def descendants(pid: int) -> list[ProcessRecord]:
     return found
 
 
+def environments(name: str) -> Iterator[tuple[ProcessRecord, str]]:
+    """This user's living processes that have the variable `name`, with its value then."""
+    prefix = f"{name}="
+    for pid, words in _environment_words():
+        values = [word.removeprefix(prefix) for word in words if word.startswith(prefix)]
+        birth = birth_of(pid) if values and pid != os.getpid() else None
+        if birth is not None:
+            yield ProcessRecord(pid, birth, "", ""), values[-1]
+
+
+def stop_all(records: list[ProcessRecord], grace_seconds: float) -> None:
+    """SIGTERM all of them, wait, then SIGKILL those left and everything below."""
+    for record in records:
+        kill(record, signal.SIGTERM)
+    if not wait_gone(records, grace_seconds):
+        left = [record for record in records if record.is_alive()]
+        for member in [*left, *(child for record in left for child in descendants(record.pid))]:
+            kill(member, signal.SIGKILL)
+        wait_gone(records, 5.0)
+
+
 def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
     """SIGTERM the process, wait, then SIGKILL whatever of its tree is left.
 
@@ -87,11 +109,11 @@ def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
     if not record.is_alive():
         return True
     tree = descendants(record.pid)
-    _signal(record, signal.SIGTERM)
+    kill(record, signal.SIGTERM)
     went = wait_gone([record], grace_seconds)
     known = {member.pid: member for member in [*tree, *descendants(record.pid)]}
     for member in (record, *known.values()):
-        _signal(member, signal.SIGKILL)
+        kill(member, signal.SIGKILL)
     wait_gone([record, *known.values()], 5.0)
     return went
 
@@ -106,7 +128,8 @@ def wait_gone(records: list[ProcessRecord], seconds: float) -> bool:
     return True
 
 
-def _signal(record: ProcessRecord, number: signal.Signals) -> None:
+def kill(record: ProcessRecord, number: signal.Signals) -> None:
+    """Send a signal to the very process of `record`, if it still lives."""
     if record.is_alive():
         try:
             os.kill(record.pid, number)
@@ -137,6 +160,21 @@ def _parents() -> list[tuple[int, int]]:
                 continue
             pairs.append((int(entry.name), int(text[text.rindex(")") + 2 :].split()[1])))
     return pairs
+
+
+def _environment_words() -> Iterator[tuple[int, list[str]]]:
+    if not sys.platform.startswith("linux"):
+        for line in _ps("-x", "-E", "-ww", "-o", "pid=", "-o", "command=").splitlines():
+            pid, *words = line.split()
+            yield int(pid), words
+        return
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                data = (entry / "environ").read_bytes()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            yield int(entry.name), data.decode(errors="replace").split("\0")
 
 
 def _ps(*arguments: str) -> str:

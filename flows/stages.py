@@ -6,12 +6,12 @@ from typing import Any
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
 from flows.forwarding import forward_progress, publish_table
 from flows.reports import make_report
 from flows.sentences import duration
-from grpo_core.errors import GrpoError
+from grpo_core.errors import GrpoError, RunStoppedError
 from grpo_core.stages import StageResult, run_stage
 from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
@@ -46,6 +46,8 @@ def _make_task(stage: StageName) -> Task[[Path], Any]:
         try:
             with forward_progress(directory, stage):
                 result = run_stage(directory, stage)
+        except RunStoppedError as stop:
+            return Cancelled(name="Stopped", message=str(stop), data=stop)
         except GrpoError as error:
             return Failed(message=str(error), data=error)
         publish_table(directory.name, result)

@@ -208,5 +208,15 @@ class ExecutionConfig(Section):
     """Optimiser steps between resumable checkpoints, rounded up to whole rollout batches."""
     keep_step_states: bool = execution(False)
     """Keep every resumable state inside the phase's artefact, so that a run can fork from it."""
+    stall_seconds: float = execution(3600.0, ge=0)
+    """A stage in which no unit of work (a chunk of prompts, a rollout batch) is finished for so
+    long is ended with an error that says where it stood; 0 waits for ever."""
+    retries: int = execution(1, ge=0, le=10)
+    """How often an artefact is tried again after a fault that may pass, such as a sampling engine
+    that died; wrong input and failed checks are never tried again."""
+    alert_entropy_below_nats: float = execution(0.02, ge=0)
+    """Raise the alert `entropy` when a step's policy entropy is lower; 0 turns it off."""
+    alert_kl_above_nats: float = execution(1.0, ge=0)
+    """Raise the alert `kl` when a step's KL to the reference (k3) is higher; 0 turns it off."""
     verifier_workers: int = execution(2, ge=1)
     """Processes for symbolic grading; started only when needed."""

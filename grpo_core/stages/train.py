@@ -21,6 +21,7 @@ from grpo_core.policy.runtime import load_runtime
 from grpo_core.prompts.ingest import active, draw_limit
 from grpo_core.rewards.grader import Grader
 from grpo_core.rewards.rows import Problem, problems_by_id
+from grpo_core.stages.alerts import step_alerts
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.grading import checked_grader
 from grpo_core.stages.prefilter import train_problems
@@ -73,7 +74,8 @@ def make_phase(context: MakeContext) -> Made:
                 before = trainer.generated_tokens
                 steps = trainer.run_batch(batch)
                 timed.tokens = trainer.generated_tokens - before
-                if (batch + 1) % every == 0 or batch + 1 == trainer.num_batches:
+                is_last = batch + 1 == trainer.num_batches
+                if (batch + 1) % every == 0 or is_last or context.is_asked_to_stop:
                     trainer.save()
             _report(context, trainer, batch, steps)
     return _made(context, plan)
@@ -205,7 +207,10 @@ def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader
 
 
 def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.Table) -> None:
-    last: dict[str, Any] = steps.to_pylist()[-1]
+    rows: list[dict[str, Any]] = steps.to_pylist()
+    for alert in step_alerts(rows, context.config.execution):
+        context.alert(alert)
+    last = rows[-1]
     figures = {
         "reward": last["reward_mean"],
         "pass_rate": last["reward_raw_mean"],
