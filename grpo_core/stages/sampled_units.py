@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.models.context import check_prompts
+from grpo_core.models.load import context_tokens
 from grpo_core.policy.runtime import completion_columns, load_runtime, sample_request
 from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns, verifier_pool
 from grpo_core.stages.context import MakeContext
@@ -29,6 +31,7 @@ class UnitPlan:
         max_completion_tokens: Budget.
         prompts_per_unit: Problems a unit.
         constants: Columns that are equal in every row.
+        allowed: Setting → budget of everything that will be sampled from these problems later.
     """
 
     table: str
@@ -40,6 +43,7 @@ class UnitPlan:
     max_completion_tokens: int
     prompts_per_unit: int
     constants: dict[str, Any]
+    allowed: dict[str, int]
 
 
 def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa.Table:
@@ -59,6 +63,9 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
     if len(missing) < len(units):
         context.note(f"{len(units) - len(missing)} of {len(units)} units were already there")
     runtime = load_runtime(context.config, plan.directory) if missing else None
+    if runtime is not None:
+        named = ((row["prompt_id"], row["text"]) for row in rows)
+        check_prompts(runtime.renderer, named, plan.allowed, context_tokens(runtime.model.config))
     for done, number in enumerate(range(len(units)), start=1):
         if runtime is not None and number in missing:
             with context.timings.part("sample") as timed:
@@ -67,6 +74,8 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
             context.partial.write(plan.table, number, unit)
         prompts = min(done * plan.prompts_per_unit, len(rows))
         context.report(prompts, len(rows), "prompts")
+    if runtime is not None:
+        runtime.sampler.close()
     return context.partial.read_all(plan.table)
 
 

@@ -11,14 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.config import RunConfig
 from grpo_core.errors import StageInputError
+from grpo_core.models.context import budgets, check_prompts
+from grpo_core.models.load import context_tokens
 from grpo_core.objective.kl_control import start_control
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import model_directory
 from grpo_core.planning.graph import total_steps
 from grpo_core.policy.reference import Reference
-from grpo_core.policy.runtime import load_runtime
+from grpo_core.policy.runtime import PolicyRuntime, load_runtime
 from grpo_core.prompts.ingest import active, draw_limit
+from grpo_core.prompts.suffixes import SUFFIXES
 from grpo_core.rewards import VerifierPool
 from grpo_core.rewards.rows import Problem, problems_by_id, verifier_pool
 from grpo_core.stages.context import Made, MakeContext
@@ -75,6 +79,7 @@ def make_phase(context: MakeContext) -> Made:
                 if (batch + 1) % every == 0 or batch + 1 == trainer.num_batches:
                     trainer.save()
             _report(context, trainer, batch, steps)
+        trainer.runtime.sampler.close()
     return _made(context, plan)
 
 
@@ -160,6 +165,7 @@ def _trainer(
 ) -> PhaseTrainer:
     config, node = context.config, context.node
     runtime = load_runtime(config, start.directory)
+    _check_prompts(config, plan, runtime)
     optimizer = make_optimizer(runtime.model, config)
     if start.state_directory is not None:
         load_optimizer(optimizer, start.state_directory)
@@ -199,6 +205,18 @@ def _trainer(
         partial=context.partial,
         state=start.state,
         tokenizer_from=model_directory(config.model.path),
+    )
+
+
+def _check_prompts(config: RunConfig, plan: PhasePlan, runtime: PolicyRuntime) -> None:
+    """Refuse prompts, variants and suffixes that some phase's budget leaves no room for."""
+    variants = [(v["variant_id"], v["text"]) for found in plan.variants.values() for v in found]
+    check_prompts(
+        runtime.renderer,
+        [*((name, problem["text"]) for name, problem in plan.problems.items()), *variants],
+        budgets(config),
+        context_tokens(runtime.model.config),
+        SUFFIXES.values() if config.variants.suffix_share else (),
     )
 
 

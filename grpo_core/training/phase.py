@@ -5,7 +5,7 @@ first update; a killed run loads the last state and replays the persisted batche
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,7 @@ class PhaseTrainer:
     state: TrainerState
     tokenizer_from: Path
     generated_tokens: int = 0
+    _sampler_is_stale: bool = field(default=False, repr=False)
 
     @property
     def steps_per_batch(self) -> int:
@@ -110,6 +111,7 @@ class PhaseTrainer:
         else:
             rollouts = self._collect(batch, step)
             self.partial.write("rollouts", batch, rollouts)
+        self.runtime.sampler.sleep()
         rows = self._train_rows(rollouts)
         hit_rate = self._hit_rate(before)
         metrics = rollout_metrics(rollouts, self.config.train.group_size, filter_key(self.config))
@@ -117,6 +119,7 @@ class PhaseTrainer:
         for offset in range(self.steps_per_batch):
             facts = self._facts(batch, step + offset, offset, hit_rate)
             update = self._update(rows, step, offset, facts)
+            self._sampler_is_stale = True
             if update.is_empty:
                 events.append(_empty_step_event(facts))
             validated = self._validate(facts.step)
@@ -149,6 +152,7 @@ class PhaseTrainer:
         if batch == 0 and self.plan.persisted is not None:
             completions, verdicts = persisted_batch(*self.plan.persisted)
         else:
+            self._sync_sampler()
             completions = self.collector.sample(groups, step=step)
             self.generated_tokens += sum(completions["num_completion_tokens"])
         if needs_pieces(self.config):
@@ -208,11 +212,19 @@ class PhaseTrainer:
             generated_tokens=sum(len(row.completion_token_ids) for row in members),
         )
 
+    def _sync_sampler(self) -> None:
+        """Hand the sampler the weights of the last update, unless it has them."""
+        if self._sampler_is_stale:
+            self.runtime.sampler.sync(self.runtime.model.state_dict().items())
+            self._sampler_is_stale = False
+
     def _validate(self, step: int) -> float | None:
         every = self.config.train.validate_every_steps
         is_end = step == self.plan.first_step + self.plan.max_steps
         if is_end or (every and step % every == 0):
+            self._sync_sampler()
             share, tokens = self.validator.pass_at_1(self.runtime)
+            self.runtime.sampler.sleep()
             self.generated_tokens += tokens
             return share
         return None
