@@ -26,7 +26,7 @@ test: env-dev ## every test, end to end ones too
 test-unit: env-dev ## the unit tests alone, about a minute
 	@$(PYTHON_BIN) -m pytest tests/unit -m "not e2e and not slow" $(ARGS)
 
-test-vllm: ## the vLLM sampler on a CPU, for real; its environment lies in the cache (1 GB)
+test-vllm: ## the vLLM sampler on a CPU, for real; its environment lies in the cache (3 GB)
 	@sh scripts/test_vllm.sh $(ARGS)
 
 smollm2: env ## make data/models/smollm2-135m, a real chat model for the preset of that name (540 MB)

@@ -12,7 +12,7 @@ TORCH=cpu
 export GRPO_VENV TORCH
 mkdir -p "$(dirname "$GRPO_VENV")"
 if [ ! -f "$GRPO_VENV/grpo-stamp" ]; then
-    printf '%s\n' "making the vLLM environment, once for these pins: 1 GB of packages, some minutes" >&2
+    printf '%s\n' "making the vLLM environment, once for these pins: 3 GB, about 4 minutes" >&2
     printf '%s\n' "  $GRPO_VENV" >&2
 fi
 sh scripts/bootstrap.sh pins

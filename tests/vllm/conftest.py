@@ -4,24 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract import CONTEXT, VOCABULARY, random_policy
+from contract import random_policy
+from random_engine import SETTINGS
 
-from grpo_core.models.scoring import score
 from grpo_core.policy.engines import close_engines
-from grpo_core.sampling.proof import TOLERANCES
-from grpo_core.sampling.vllm import TrainerSide
-from grpo_core.sampling.vllm_engine import EngineSettings, VllmEngine
-
-SETTINGS = EngineSettings("float32", CONTEXT, max_rows=512, threads=1)
-
-
-def trainer_side(model) -> TrainerSide:
-    return TrainerSide(
-        score=lambda rows, temperatures: score(model, rows, temperatures, rows_per_batch=64),
-        weights=lambda: model.state_dict().items(),
-        vocabulary_size=min(VOCABULARY, model.config.vocab_size),
-        tolerance=TOLERANCES["float32"],
-    )
+from grpo_core.sampling.vllm_engine import VllmEngine
 
 
 @pytest.fixture(scope="session")
