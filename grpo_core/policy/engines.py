@@ -79,7 +79,7 @@ def _vllm_sampler(
 ) -> Sampler:
     from grpo_core.sampling.proof import TOLERANCES
     from grpo_core.sampling.vllm import TrainerSide, VllmSampler
-    from grpo_core.sampling.vllm_engine import EngineSettings
+    from grpo_core.sampling.vllm_start import EngineSettings
 
     stop_check(tokenizer, config.prompt.stop)  # refuses stop strings that cannot occur
     execution, context = config.execution, context_tokens(model.config)

@@ -82,7 +82,8 @@ class VllmSampler:
         self._context_tokens = context_tokens
         self._stop = list(stop)
         self._shapes = weight_shapes(engine.directory)
-        self._saved = Path(tempfile.mkdtemp(prefix="grpo-weights-"))
+        self._scratch = tempfile.TemporaryDirectory(prefix="grpo-weights-")
+        self._saved = Path(self._scratch.name)
         self._is_synced = False
         self.last_proof = self._proven()
 
@@ -126,7 +127,7 @@ class VllmSampler:
     def close(self) -> None:
         """Leave the engine to whoever comes next, without this sampler's files."""
         self.sleep()
-        shutil.rmtree(self._saved, ignore_errors=True)
+        self._scratch.cleanup()
 
     def _check(self, requests: Sequence[SamplingRequest]) -> None:
         check_requests(requests, self._context_tokens)

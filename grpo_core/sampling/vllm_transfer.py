@@ -16,7 +16,7 @@ from vllm.distributed.weight_transfer.base import ParamMeta
 from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
-from grpo_core.sampling.vllm_engine import EngineSettings
+from grpo_core.sampling.vllm_start import EngineSettings
 
 
 class _Client:

@@ -5,7 +5,7 @@ from contract import CONTEXT, VOCABULARY
 from grpo_core.models.scoring import score
 from grpo_core.sampling.proof import TOLERANCES
 from grpo_core.sampling.vllm import TrainerSide
-from grpo_core.sampling.vllm_engine import EngineSettings
+from grpo_core.sampling.vllm_start import EngineSettings
 
 SETTINGS = EngineSettings("float32", CONTEXT, max_rows=512, threads=1)
 

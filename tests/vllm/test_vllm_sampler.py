@@ -69,6 +69,7 @@ def test_an_engine_with_other_weights_is_refused(engine, tmp_path):
     model = random_policy(seed=11)
     sampler = make_sampler(engine, model, tmp_path)
     perturb(model)
+    engine.is_reloaded = False  # else it would try a new engine first
     with pytest.raises(SamplerError, match=r"does not hold the trainer's weights.*\d nats"):
         sampler._proven()
 
@@ -112,15 +113,10 @@ def test_an_engine_that_dies_in_the_middle_of_a_batch_is_replaced(engine, tmp_pa
     assert_rows_match(got[0], want[0])
 
 
-def test_an_engine_that_does_not_start_says_why(tmp_path):
-    random_policy(head_dim=8).save_pretrained(tmp_path)
-    with pytest.raises(SamplerError, match=r"does not start on .*head"):
-        VllmEngine(tmp_path, SETTINGS)
-
-
 def test_too_little_memory_is_an_error_that_names_the_setting(tmp_path):
     random_policy(num_hidden_layers=2).save_pretrained(tmp_path)
     huge = replace(SETTINGS, max_rows=10**7, memory_share=0.9999)
-    with pytest.raises(SamplerError, match=r"emory") as caught:
+    with pytest.raises(SamplerError, match=r"does not start on .*[mM]emory") as caught:
         VllmEngine(tmp_path, huge)
+    print(caught.value)
     assert "execution.engine_memory_share" in caught.value.hint

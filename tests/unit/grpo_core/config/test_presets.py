@@ -90,6 +90,7 @@ def test_a_missing_vllm_is_said_before_anything_runs(monkeypatch: pytest.MonkeyP
 
 def test_the_smollm2_preset_names_the_command_that_makes_its_model(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("grpo_core.planning.externals.resolve_path", lambda path: tmp_path / path)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="smollm2-135m: no such directory") as caught:
         model_directory(load_config("smollm2-135m").model.path)
     assert "make smollm2" in caught.value.hint
