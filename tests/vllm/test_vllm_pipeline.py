@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from grpo_core.prompts.ingest import active, draw_limit
 from grpo_core.rewards.rows import grade_rows, problems_by_id, verifier_pool
 from grpo_core.sampling.stopping import stop_check
 from grpo_core.sampling.vllm import VllmSampler
+from grpo_core.sampling.vllm_engine import VllmEngine
 from grpo_core.stages import RunSession, run_stage
 from grpo_core.store.lake import Lake
 from grpo_core.types import FinishReason, Split, StageName
@@ -39,12 +41,26 @@ MINI = (
 )
 
 
+@contextmanager
+def count_starts():
+    starts, restart = [], VllmEngine.restart
+
+    def counted(self, directory):
+        starts.append(directory)
+        restart(self, directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(VllmEngine, "restart", counted)
+        yield starts
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory):
     root = tmp_path_factory.mktemp("vllm") / "lake"
     config = load_config("tiny", overrides=MINI)
-    with RunSession.open(config, root=root, run="mini") as session:
+    with count_starts() as starts, RunSession.open(config, root=root, run="mini") as session:
         results = [run_stage(session.directory, stage) for stage in StageName]
+    assert len(starts) == 1, "one engine serves every stage and every checkpoint"
     return root, {node.label: node for result in results for node in result.nodes}
 
 

@@ -118,5 +118,4 @@ def test_too_little_memory_is_an_error_that_names_the_setting(tmp_path):
     huge = replace(SETTINGS, max_rows=10**7, memory_share=0.9999)
     with pytest.raises(SamplerError, match=r"does not start on .*[mM]emory") as caught:
         VllmEngine(tmp_path, huge)
-    print(caught.value)
     assert "execution.engine_memory_share" in caught.value.hint
