@@ -19,7 +19,7 @@ from grpo_core.models.load import (
 )
 from grpo_core.models.render import PromptRenderer
 from grpo_core.policy.engines import make_sampler
-from grpo_core.sampling.protocol import Sampler
+from grpo_core.sampling.synced import SyncedSampler
 from grpo_core.seeds import derive_seed
 from grpo_core.store.columns import logprob_columns
 from grpo_core.types import SampledCompletion, SamplingRequest
@@ -33,7 +33,7 @@ class PolicyRuntime:
         model: The torch module; the trainer updates it in place.
         tokenizer: Its tokenizer.
         renderer: Problem text to token ids and back.
-        sampler: Samples from `model`, or from an engine that holds its weights.
+        sampler: Samples with the weights of `model`; told of each update by `mark_stale`.
         head: How the model's logits are made, proven at load.
         device: Where the model lies.
     """
@@ -41,7 +41,7 @@ class PolicyRuntime:
     model: Any
     tokenizer: Any
     renderer: PromptRenderer
-    sampler: Sampler
+    sampler: SyncedSampler
     head: Head
     device: torch.device
 
@@ -76,7 +76,7 @@ def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
         model=model,
         tokenizer=tokenizer,
         renderer=PromptRenderer(tokenizer, config.prompt),
-        sampler=sampler,
+        sampler=SyncedSampler(sampler, lambda: model.state_dict().items()),
         head=head,
         device=device,
     )

@@ -6,7 +6,7 @@ first update; a killed run loads the last state and replays the persisted batche
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,6 @@ class PhaseTrainer:
     state: TrainerState
     tokenizer_from: Path
     generated_tokens: int = 0
-    _sampler_is_stale: bool = field(default=False, repr=False)
 
     @property
     def steps_per_batch(self) -> int:
@@ -123,7 +122,7 @@ class PhaseTrainer:
         for offset in range(self.steps_per_batch):
             facts = self._facts(batch, step + offset, offset, hit_rate)
             update = self._update(rows, step, offset, facts)
-            self._sampler_is_stale = True
+            self.runtime.sampler.mark_stale()
             if update.is_empty:
                 events.append(_empty_step_event(facts))
             validated = self._validate(facts.step)
@@ -154,7 +153,6 @@ class PhaseTrainer:
         if batch == 0 and self.plan.persisted is not None:
             sampled = self._persisted(step, *self.plan.persisted)
         else:
-            self._sync_sampler()
             sampled = self._sample(step)
         if needs_pieces(self.config):
             pieces = [self._pieces(ids) for ids in sampled.completions["completion_token_ids"]]
@@ -231,17 +229,10 @@ class PhaseTrainer:
             generated_tokens=sum(len(row.completion_token_ids) for row in members),
         )
 
-    def _sync_sampler(self) -> None:
-        """Hand the sampler the weights of the last update, unless it has them."""
-        if self._sampler_is_stale:
-            self.runtime.sampler.sync(self.runtime.model.state_dict().items())
-            self._sampler_is_stale = False
-
     def _validate(self, step: int) -> float | None:
         every = self.config.train.validate_every_steps
         is_end = step == self.plan.first_step + self.plan.max_steps
         if is_end or (every and step % every == 0):
-            self._sync_sampler()
             share, tokens = self.validator.pass_at_1(self.runtime)
             self.runtime.sampler.sleep()
             self.generated_tokens += tokens

@@ -93,7 +93,7 @@ def test_both_samplers_have_the_same_pass_rate(tmp_path: Path, finished):
     for engine in ("vllm", "hf"):
         config = load_config("tiny", overrides=[*VLLM, f"execution.engine={engine}"])
         runtime = load_runtime(config, model_directory(config.model.path))
-        assert isinstance(runtime.sampler, VllmSampler) == (engine == "vllm")
+        assert isinstance(runtime.sampler.inner, VllmSampler) == (engine == "vllm")
         requests = [
             sample_request(
                 runtime.renderer.render(problem["text"]),
