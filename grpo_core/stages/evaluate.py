@@ -36,6 +36,7 @@ def make_eval_samples(context: MakeContext) -> Made:
         max_completion_tokens=config.evaluation_tokens,
         prompts_per_unit=config.evaluate.prompts_per_unit,
         constants={"checkpoint": checkpoint},
+        allowed={"evaluate.max_completion_tokens": config.evaluation_tokens},
     )
     samples = sample_units(context, problems, plan)
     return Made(
