@@ -62,6 +62,7 @@ def as_record(report: "VerifyReport") -> dict[str, Any]:
         "max_loss_error": report.max_loss_error,
         "max_gradient_error": report.max_gradient_error,
         "advantage_error": report.advantage_error,
+        "penalty_error": report.penalty_error,
         "tolerance": report.tolerance,
         "options": asdict(report.resolved),
         "cases": [asdict(case) for case in report.cases],
@@ -96,11 +97,14 @@ def _show(report: "VerifyReport", options: dict[str, Any]) -> None:
         _say(f"{finding.message}; {finding.hint}")
     if not report.findings:
         _say("no warnings: the configuration is what its name promises")
+    in_reward = report.penalty_error
+    penalty = "" if in_reward is None else f", of the KL penalty in the reward {in_reward:.1e}"
     verdict = "agrees with its definition" if report.passed else "DISAGREES with its definition"
     _say(
         f"{report.resolved.method} {verdict}: maximum relative error of the loss "
         f"{report.max_loss_error:.1e}, of the gradient {report.max_gradient_error:.1e} "
         f"(tolerance {report.tolerance:.0e}), of the advantages {report.advantage_error:.1e}"
+        f"{penalty}"
     )
 
 

@@ -17,7 +17,11 @@ from grpo_core.objective.generated import GeneratedStep, generate_step
 from grpo_core.objective.losses import policy_loss
 from grpo_core.objective.presets import ResolvedLoss, resolve_loss, resolve_std
 from grpo_core.objective.reference_options import reference_loss
-from grpo_core.objective.verify_advantages import ADVANTAGE_TOLERANCE, advantage_error
+from grpo_core.objective.verify_advantages import (
+    ADVANTAGE_TOLERANCE,
+    advantage_error,
+    penalty_error,
+)
 
 TOLERANCE = 1e-5
 """Largest relative error that fp32 rounding explains on the generated steps."""
@@ -84,6 +88,7 @@ class VerifyReport:
         weights: Effective weight of each rollout of the first step.
         findings: What the configuration does not do although it reads so.
         advantage_error: Largest relative error of the configured advantages, in fp64.
+        penalty_error: Largest relative error of the KL penalty; None unless it is in the reward.
         tolerance: Largest error of loss and gradient that passes.
     """
 
@@ -92,6 +97,7 @@ class VerifyReport:
     weights: tuple[WeightRow, ...]
     findings: tuple[Finding, ...]
     advantage_error: float
+    penalty_error: float | None
     tolerance: float = TOLERANCE
 
     @property
@@ -106,8 +112,9 @@ class VerifyReport:
 
     @property
     def passed(self) -> bool:
-        """Whether loss, gradient and advantages agree everywhere; NaN never does."""
+        """Whether all of it agrees everywhere; NaN never does."""
         errors = [e for case in self.cases for e in (case.loss_error, case.gradient_error)]
+        errors += [] if self.penalty_error is None else [self.penalty_error]
         agrees = all(error <= self.tolerance for error in errors)
         return agrees and self.advantage_error <= ADVANTAGE_TOLERANCE
 
@@ -126,7 +133,7 @@ def verify_loss(
     Args:
         loss: Loss section of the run.
         advantage: Advantage section, compared with its own definition.
-        kl: KL section; its term is part of the comparison when `place` is loss.
+        kl: KL section; its term, in the loss or in the reward, is part of the comparison.
         mask: Mask section; for the findings.
         facts: What else the run decides; for the findings and for the constant of
             `constant_length`.
@@ -161,6 +168,7 @@ def verify_loss(
         advantage_error=advantage_error(
             section, loss, group_size=known.group_size or _GROUP_SIZE, seeds=seeds
         ),
+        penalty_error=penalty_error(kl, seeds=seeds) if kl and kl.place == "reward" else None,
     )
 
 

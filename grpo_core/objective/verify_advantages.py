@@ -1,4 +1,4 @@
-"""Configured advantages against their fp64 definition, on generated rewards.
+"""Configured advantages, and a KL penalty in the reward, against their fp64 definitions.
 
 Binary and graded rewards, an outlier, nulls, a flat group, a group with a single reward, two data
 sources of which one was never seen before, and confidence weights on every second step.
@@ -7,8 +7,11 @@ sources of which one was never seen before, and confidence weights on every seco
 import torch
 
 from grpo_core.objective.advantages import configured_advantages
-from grpo_core.objective.config import AdvantageConfig, LossConfig
+from grpo_core.objective.config import AdvantageConfig, KlConfig, LossConfig
+from grpo_core.objective.generated import generate_step
+from grpo_core.objective.kl import kl_reward_penalty
 from grpo_core.objective.presets import resolve_std
+from grpo_core.objective.reference import KL
 from grpo_core.objective.reference_advantages import RewardedStep, reference_advantages
 
 ADVANTAGE_TOLERANCE = 1e-9
@@ -47,6 +50,37 @@ def advantage_error(
         target = torch.tensor(expected, dtype=torch.float64)
         scale = max(float(target.abs().max()), 1e-30)
         error = float((actual.to(torch.float64) - target).abs().max()) / scale
+        worst = error if error != error else max(worst, error)
+    return worst
+
+
+def penalty_error(kl: KlConfig, *, seeds: int) -> float:
+    """Returns the largest error of beta sum_t u_t k_t of a rollout, relative as above.
+
+    Args:
+        kl: KL section whose `place` is reward.
+        seeds: Generated steps.
+    """
+    worst = 0.0
+    for seed in range(seeds):
+        step = generate_step(seed)
+        weights = torch.where(step.mask, step.kl_token_weights, 0.0)
+        penalties = kl_reward_penalty(
+            step.old_logprobs,
+            step.ref_logprobs,
+            step.mask,
+            kind=kl.kind,
+            beta=kl.beta,
+            token_weights=weights,
+        )
+        old, ref = step.old_logprobs.to(torch.float64), step.ref_logprobs.to(torch.float64)
+        expected = [
+            kl.beta * sum(float(weights[i, t] * KL[kl.kind](ref[i, t] - old[i, t])) for t in live)
+            for i, live in enumerate(row.nonzero().flatten().tolist() for row in step.mask)
+        ]
+        target = torch.tensor(expected, dtype=torch.float64)
+        scale = max(float(target.abs().max()), 1e-30)
+        error = float((penalties.to(torch.float64) - target).abs().max()) / scale
         worst = error if error != error else max(worst, error)
     return worst
 

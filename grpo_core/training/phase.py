@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.config.data import VariantsConfig
+from grpo_core.models.pieces import token_pieces
 from grpo_core.objective.kl_control import next_control
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime
@@ -304,7 +305,7 @@ class PhaseTrainer:
         return logprobs
 
     def _pieces(self, token_ids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self.runtime.tokenizer.decode([token]) for token in token_ids)
+        return token_pieces(self.runtime.tokenizer, token_ids)
 
     def _cache_counts(self) -> tuple[int, int]:
         return (self.reference.hits, self.reference.misses) if self.reference else (0, 0)

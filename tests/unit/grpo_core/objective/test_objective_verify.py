@@ -133,6 +133,23 @@ def test_wrong_advantages_do_not_pass(monkeypatch, broken):
     assert not verify_loss(LossConfig(), seeds=1).passed
 
 
+@pytest.mark.parametrize("kind", ["k1", "k2", "k3"])
+def test_a_penalty_in_the_reward_meets_its_definition(kind):
+    kl = KlConfig(place="reward", kind=kind, beta=0.1)
+    report = verify_loss(LossConfig(), kl=kl, seeds=2)
+    assert report.passed
+    assert 0 < report.penalty_error < 1e-5
+
+
+def test_a_penalty_of_the_wrong_sign_does_not_pass(monkeypatch):
+    right = verify_advantages_module.kl_reward_penalty
+    monkeypatch.setattr(
+        verify_advantages_module, "kl_reward_penalty", lambda *a, **o: -right(*a, **o)
+    )
+    kl = KlConfig(place="reward", kind="k1", beta=0.1)
+    assert not verify_loss(LossConfig(), kl=kl, seeds=1).passed
+
+
 def test_a_loss_that_is_nan_does_not_pass(monkeypatch):
     def broken(batch, config, **options):
         output = policy_loss(batch, config, **options)
