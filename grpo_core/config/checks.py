@@ -75,7 +75,7 @@ def run_facts(config: RunConfig) -> RunFacts:
         reward_range=(-1.0, 1.0) if reward.scale == "±1" else (0.0, 1.0),
         has_binary_rewards=not reward.process_credit and reward.function in BUILT_IN,
         drops_zero_variance=config.filter.zero_variance,
-        shapes_overlong=reward.overlong_weight > 0,
+        shapes_overlong=reward.overlong_factor > 0,
     )
 
 
@@ -159,6 +159,13 @@ def _check_prefilter(config: RunConfig) -> None:
 def check_reward(config: RunConfig) -> None:
     """Verifiers that exist; the code of reward functions is read, not run."""
     reward = config.reward
+    spread = 2.0 if reward.scale == "±1" else 1.0
+    if reward.overlong_factor >= spread:
+        raise ConfigError(
+            f"reward.overlong_weight: {reward.overlong_factor} on the scale {reward.scale} puts a "
+            "correct answer at the limit no higher than a short wrong one",
+            hint=f"leave it unset, or below {spread}",
+        )
     reserved = sorted(set(reward.verifiers) & set(BUILT_IN))
     if reserved:
         raise ConfigError(f"reward.verifiers: {reserved[0]!r} is the name of a built-in verifier")

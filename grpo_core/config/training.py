@@ -6,6 +6,7 @@ from pydantic import Field
 
 from grpo_core.config.fields import Section, by_digest, execution, keyed
 from grpo_core.config.verifier import VerifierConfig
+from grpo_core.rewards.shaping import OVERLONG_WEIGHT
 from grpo_core.types import Kind
 
 _VERDICTS = (Kind.VERDICTS, Kind.TRAIN, Kind.EVAL_VERDICTS)
@@ -61,9 +62,10 @@ class RewardConfig(Section):
     confidence_weighting: bool = keyed(False, Kind.TRAIN, absent=False)
     """Weigh each rollout by the confidence of its verdict, in baseline, deviation and its own
     advantage; a verdict without one counts 1."""
-    overlong_weight: float = keyed(0.5, Kind.TRAIN, ge=0, le=1)
+    overlong_weight: float | None = keyed(None, Kind.TRAIN, ge=0, le=1)
     """Weight of the soft overlong penalty (DAPO eq. 13), which lies in [-1, 0]; 0 turns it off.
-    0.5 on the 0/1 scale and 1.0 on ±1 keep a correct answer at the limit above a wrong one."""
+    Unset means 0.5 on the 0/1 scale and 1.0 on ±1, so that a correct answer at the limit stays
+    above a short wrong one; a weight that would break this is refused."""
     overlong_buffer_share: float = keyed(0.2, Kind.TRAIN, ge=0, le=1)
     """Buffer of the penalty as a share of the phase's budget; 0 makes it a step."""
     repetition_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
@@ -84,6 +86,12 @@ class RewardConfig(Section):
     """Script that completions should be written in."""
     length_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.2)
     """Weight of the unused share of the budget, only with a correct verdict; 0 turns it off."""
+
+    @property
+    def overlong_factor(self) -> float:
+        """The overlong weight: the configured one, or the scale's."""
+        own = self.overlong_weight
+        return OVERLONG_WEIGHT[self.scale] if own is None else own
 
 
 class SamplingConfig(Section):

@@ -51,4 +51,4 @@ class VerifierConfig(Section):
     max_completion_chars: int = _choice(200_000, ge=1)
     """Only the last so many visible characters are looked at."""
     max_answer_chars: int = _choice(10_000, ge=1)
-    """Longer answers are unparseable."""
+    """Longer answers are unparseable; plain numbers may have any length."""

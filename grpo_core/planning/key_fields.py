@@ -24,6 +24,8 @@ def fields_of(config: RunConfig, kind: Kind) -> dict[str, Any]:
     for section in _SEEDED:
         if f"{section}.seed" in found:
             found[f"{section}.seed"] = config.seed_of(section)
+    if "reward.overlong_weight" in found:
+        found["reward.overlong_weight"] = config.reward.overlong_factor
     if "evaluate.max_completion_tokens" in found:
         found["evaluate.max_completion_tokens"] = config.evaluation_tokens
     return found

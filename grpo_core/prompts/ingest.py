@@ -81,7 +81,7 @@ def ingest(
     rules = RowRules(check_gold, default_verifier, tuple(verifiers))
     rows = []
     for member in members:
-        for raw in read_rows(member, _wanted_fields(config)):
+        for raw in read_rows(member, *_fields(config, member)):
             row = read_problem(raw, member.label, config, rules)
             rows.append(replace(row, split=_split_of(row, member.split, fractions)))
     rows = link_duplicates(rows)
@@ -90,11 +90,13 @@ def ingest(
     return IngestResult(to_table([_to_row(row) for row in rows], PROMPTS), summary)
 
 
-def _wanted_fields(config: PromptsConfig) -> list[str]:
+def _fields(config: PromptsConfig, member: Member) -> tuple[list[str], list[str]]:
+    """Fields that a member must have, and those that only train must have."""
     mixture = config.mixture
-    fields = (config.problem_field, config.answer_field, config.answer_type_field)
+    plain = (config.problem_field, config.answer_field, config.answer_type_field)
     further = (mixture.verifier_field, mixture.tests_field, mixture.source_field)
-    return [field for field in (*fields, *further) if field]
+    needed, mixed = [field for field in plain if field], [field for field in further if field]
+    return (needed + mixed, []) if member.split is Split.TRAIN else (needed, mixed)
 
 
 def active(table: pa.Table, split: Split) -> pa.Table:

@@ -12,9 +12,10 @@ from typing import Any, Final
 from grpo_core.errors import ServiceError
 from grpo_core.rewards.protocol import encode, receive
 
+_MAIN: Final = "grpo_core.rewards.worker:main"
 _BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
-    "from grpo_core.rewards.worker import main; main()"
+    "from {} import {}; {}()".format(*_MAIN.split(":"), _MAIN.split(":")[1])
 )
 _START_SECONDS: Final = 120.0
 

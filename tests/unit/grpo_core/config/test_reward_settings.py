@@ -36,6 +36,7 @@ def test_choices_reach_the_verifier() -> None:
         (['reward.verifiers={"judge": "none.py:f"}'], "does not exist"),
         (['reward.verifiers={"math": "docs/examples/rewards.py:closeness"}'], "built-in"),
         (["reward.function=code"], "unit tests"),
+        (["reward.overlong_weight=1"], "no higher than a short wrong one"),
         (["reward.verifier.fallback=guess"], "reward.verifier.fallback"),
         (["reward.verifier.decimal_coma=true"], "decimal_comma"),
     ],
@@ -65,3 +66,16 @@ def test_regrading_takes_settings_of_rewards_and_bands_only() -> None:
     assert changed.model_copy(update={"reward": config.reward, "bands": config.bands}) == config
     with pytest.raises(ConfigError, match="only verdicts and bands"):
         regraded_config(config, ["train.group_size=2"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "weight"),
+    [
+        ([], 0.5),
+        (["reward.scale=±1"], 1.0),
+        (["reward.scale=±1", "reward.overlong_weight=0.25"], 0.25),
+        (["reward.overlong_weight=0"], 0.0),
+    ],
+)
+def test_the_overlong_weight_follows_the_scale(overrides: list[str], weight: float) -> None:
+    assert load_config("tiny", overrides=overrides).reward.overlong_factor == weight

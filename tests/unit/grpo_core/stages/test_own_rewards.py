@@ -1,11 +1,14 @@
 """Runs with reward functions of the user's: verdicts, training and evaluation use them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
 from grpo_core.errors import ConfigError
 from grpo_core.store.lake import Lake
 from grpo_core.store.warehouse import Warehouse
@@ -62,3 +65,16 @@ def test_a_broken_reward_stops_before_anything_is_sampled(tmp_path: Path, run_mi
     stages = (StageName.INGEST, StageName.PREFILTER)
     with pytest.raises(ConfigError, match="always fails"):
         run_mini(tmp_path / "lake", f"reward.function={source}:reward", stages=stages)
+
+
+def test_regrading_a_finished_run_changes_nothing(lake_copy: Path) -> None:
+    before = {path: path.read_bytes() for path in lake_copy.rglob("*") if path.is_file()}
+    command = ["regrade", "--run", "mini", "--lake", str(lake_copy), "--format", "json"]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    found = json.loads(done.output)
+    assert found["changes"] == found["band_changes"] == []
+    assert all(row["label_before"] == row["label_after"] for row in found["confusion"])
+    assert {path: path.read_bytes() for path in lake_copy.rglob("*") if path.is_file()} == before
+    strict = ["regrade", "--run", "mini", "--lake", str(lake_copy)]
+    done = CliRunner().invoke(app, [*strict, "--set", "reward.verifier.fallback=none"])
+    assert "changed completions" in done.output
