@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from flows.commands import grading, lake, planning, queries, running, services
+from flows.commands import grading, lake, planning, queries, running, scheduling, services
 from flows.console import say_error
 from grpo_core.errors import GrpoError
 
@@ -17,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (running, planning, services, queries, grading):
+for module in (running, planning, services, scheduling, queries, grading):
     module.register(app)
 app.add_typer(lake.app, name="lake")
 
