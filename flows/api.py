@@ -81,10 +81,38 @@ class ApiClient:
         Raises:
             ConfigError: The server refuses the parameters; the message names the field.
         """
-        found = self._call("GET", f"/deployments/name/{deployment}")
+        found = self.deployment(deployment)
         body = {"parameters": parameters, "name": name, "tags": tags}
         created = self._call("POST", f"/deployments/{found['id']}/create_flow_run", body)
         return _flow_run(created)
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        """The deployment `flow/deployment` as the server has it."""
+        found: dict[str, Any] = self._call("GET", f"/deployments/name/{name}")
+        return found
+
+    def schedules(self, deployment_id: str) -> list[dict[str, Any]]:
+        """The schedules of a deployment."""
+        found: list[dict[str, Any]] = self._call("GET", f"/deployments/{deployment_id}/schedules")
+        return found
+
+    def save_schedule(
+        self, deployment_id: str, body: dict[str, Any], schedule_id: str | None = None
+    ) -> None:
+        """Add a schedule to a deployment, or put `body` in the place of an existing one.
+
+        Raises:
+            ConfigError: The server refuses the times; what there was stays.
+        """
+        path = f"/deployments/{deployment_id}/schedules"
+        if schedule_id is None:
+            self._call("POST", path, [body])
+        else:
+            self._call("PATCH", f"{path}/{schedule_id}", body)
+
+    def remove_schedule(self, deployment_id: str, schedule_id: str) -> None:
+        """Remove a schedule of a deployment."""
+        self._call("DELETE", f"/deployments/{deployment_id}/schedules/{schedule_id}")
 
     def deployment_names(self, flow: str) -> list[str]:
         """Names of the deployments of `flow`, sorted."""
@@ -177,8 +205,9 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
 
 def _refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceError:
     try:
-        detail = json.loads(error.read())["detail"]
-    except (json.JSONDecodeError, KeyError, TypeError):
+        answer = json.loads(error.read())
+        detail = answer.get("detail") or answer.get("exception_detail") or answer
+    except (json.JSONDecodeError, AttributeError):
         detail = error.reason
     if error.code == 401:
         return ServiceError(
@@ -187,4 +216,17 @@ def _refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceE
         )
     if error.code in (409, 422) and path.endswith("create_flow_run"):
         return ConfigError(f"the server refuses the parameters: {detail}")
+    if error.code == 422 and "/schedules" in path:
+        return ConfigError(f"the server refuses the schedule: {_reason(detail)}")
     return ServiceError(f"the Prefect server answers {error.code} to {path}: {detail}")
+
+
+def _reason(detail: Any) -> str:
+    """What a validation error says of the value; a union complains of its other members too."""
+    if not isinstance(detail, list):
+        return str(detail)
+    told = [str(item.get("msg")) for item in detail]
+    values = [
+        text for text in told if text not in ("Field required", "Extra inputs are not permitted")
+    ]
+    return (values or told)[0]

@@ -7,7 +7,9 @@ runs until SIGTERM. `--register-only` registers and ends, for a runner that is a
 import argparse
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from prefect.deployments.runner import RunnerDeployment
 from prefect.runner import Runner
@@ -33,8 +35,9 @@ DESCRIPTIONS = {
 def make_deployments() -> list[RunnerDeployment]:
     """`full` and one per stage: the same flow with other default stages."""
     named = {"full": ALL_STAGES} | {stage.value: (stage,) for stage in StageName}
+    make: Callable[..., Any] = grpo.to_deployment
     return [
-        grpo.to_deployment(
+        make(
             name,
             parameters={"stages": [stage.value for stage in stages]},
             description=DESCRIPTIONS[stages[0]] if len(stages) == 1 else grpo.description,

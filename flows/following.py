@@ -50,8 +50,9 @@ def execute(request: Request, console: Console) -> int:
     path = lake / "runs" / request.run_name / "progress.jsonl"
     offset = path.stat().st_size if path.exists() else 0
     title = f"{request.run_name} {request.target}"
+    tags = [FLOW_NAME, f"run:{request.run_name}", f"preset:{request.preset}"]
     flow_run = client.create_flow_run(
-        f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=[FLOW_NAME]
+        f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=tags
     )
     say(f"flow run {client.url.removesuffix('/api')}/runs/flow-run/{flow_run.id}")
     progress = RunProgress(flow_run.id)

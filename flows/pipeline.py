@@ -16,6 +16,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
+from flows.alerts import emit_completed
 from flows.deployment_names import FLOW_NAME
 from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
@@ -35,10 +36,15 @@ ALL_STAGES = tuple(StageName)
 _GENERATED_NAME = re.compile(r"[a-z]+-[a-z]+")
 
 
-def run_title(run: str, stages: tuple[str, ...]) -> str:
+def run_title(run: str, stages: Sequence[str]) -> str:
     """Name of a flow run in the UI: the run, and what it covers."""
+    return f"{run} {target_of(stages)}"
+
+
+def target_of(stages: Sequence[str]) -> str:
+    """`full`, or the names of the stages."""
     whole = len(set(stages)) == len(ALL_STAGES)
-    return f"{run} {'full' if whole else '+'.join(str(stage) for stage in stages)}"
+    return "full" if whole else "+".join(str(stage) for stage in stages)
 
 
 def flow_run_title() -> str:
@@ -85,6 +91,7 @@ def grpo(
         return Cancelled(name="Stopped", message=f"{stop}{_way_on()}", data=stop)
     except GrpoError as error:
         return Failed(message=f"{error}{_way_on()}", data=error)
+    emit_completed(name, target_of(stages))
     reused = sum(state.name == "Reused" for state in states)
     return Completed(message=f"{reused} of {len(states)} stages reused; run {name}")
 

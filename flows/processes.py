@@ -56,7 +56,7 @@ def read_record(path: Path) -> ProcessRecord | None:
 
 def birth_of(pid: int) -> str | None:
     """Moment of birth of a running process, unique over reboots; None when it does not run."""
-    if sys.platform.startswith("linux"):
+    if _is_linux():
         return _birth_from_proc(pid)
     listing = _ps("-p", str(pid), "-o", "stat=", "-o", "lstart=").strip()
     state, _, started = listing.partition(" ")
@@ -137,6 +137,10 @@ def kill(record: ProcessRecord, number: signal.Signals) -> None:
             return
 
 
+def _is_linux() -> bool:
+    return sys.platform.startswith("linux")
+
+
 def _birth_from_proc(pid: int) -> str | None:
     try:
         text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
@@ -148,7 +152,7 @@ def _birth_from_proc(pid: int) -> str | None:
 
 
 def _parents() -> list[tuple[int, int]]:
-    if not sys.platform.startswith("linux"):
+    if not _is_linux():
         rows = (line.split() for line in _ps("-A", "-o", "pid=", "-o", "ppid=").splitlines())
         return [(int(pid), int(parent)) for pid, parent in rows]
     pairs = []
@@ -163,7 +167,7 @@ def _parents() -> list[tuple[int, int]]:
 
 
 def _environment_words() -> Iterator[tuple[int, list[str]]]:
-    if not sys.platform.startswith("linux"):
+    if not _is_linux():
         for line in _ps("-x", "-E", "-ww", "-o", "pid=", "-o", "command=").splitlines():
             pid, *words = line.split()
             yield int(pid), words
