@@ -79,6 +79,7 @@ class VllmEngine:
                 "out of memory: lower execution.engine_memory_share or sampling.rows_per_batch; "
                 "another cause: execution.engine = hf samples without vLLM",
             ) from error
+        self._llm.collective_rpc("end_with", args=(os.getpid(),))
         core = self._llm.llm_engine.engine_core
         threading.Thread(target=_watch, args=(core,), name="vllm-watch", daemon=True).start()
         self.directory = directory

@@ -112,6 +112,7 @@ def environment(settings: EngineSettings, logging_file: Path) -> Iterator[None]:
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_LOGGING_CONFIG_PATH": str(logging_file),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "PYTHONWARNINGS": "ignore",  # of vLLM's own modules; they would stand in the live view
     }
     if settings.threads:
         wanted["OMP_NUM_THREADS"] = str(settings.threads)

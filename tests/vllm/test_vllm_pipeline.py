@@ -1,25 +1,22 @@
 """The whole tiny pipeline with vLLM as the sampler, and against the hf sampler."""
 
-import json
 import math
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from grpo_core.config import load_config
 from grpo_core.planning.externals import model_directory
 from grpo_core.policy.runtime import load_runtime, sample_request
 from grpo_core.prompts.ingest import active, draw_limit
 from grpo_core.rewards.rows import grade_rows, problems_by_id, verifier_pool
-from grpo_core.sampling.stopping import stop_check
 from grpo_core.sampling.vllm import VllmSampler
 from grpo_core.sampling.vllm_engine import VllmEngine
 from grpo_core.stages import RunSession, run_stage
 from grpo_core.store.lake import Lake
-from grpo_core.types import FinishReason, Split, StageName
+from grpo_core.types import Split, StageName
 
 VLLM = ("execution.engine=vllm", "execution.threads=1", "sampling.rows_per_batch=512")
 MINI = (
@@ -115,30 +112,3 @@ def test_both_samplers_have_the_same_pass_rate(tmp_path: Path, finished):
     error = math.sqrt(2 * pooled * (1 - pooled) / count)
     assert 0.1 < pooled < 0.9
     assert abs(share["vllm"] - share["hf"]) < 4 * error, share
-
-
-def test_a_stop_string_ends_a_completion_where_the_hf_sampler_ends_it():
-    stop = ["1>>", "=7"]
-    config = load_config("tiny", overrides=[*VLLM, f"prompt.stop={json.dumps(stop)}"])
-    runtime = load_runtime(config, model_directory(config.model.path))
-    asked = sample_request(
-        runtime.renderer.render("Zoe had 19 shells and lost 2. How many shells does Zoe have now?"),
-        ("stop",),
-        num_samples=64,
-        temperature=1.0,
-        max_completion_tokens=40,
-    )
-    (rows,) = runtime.sampler.sample([asked])
-    runtime.sampler.close()
-    check = stop_check(runtime.tokenizer, stop)
-    ends = set()
-    for row in rows:
-        ids = torch.tensor([row.token_ids])
-        first = next((n for n in range(1, ids.shape[1] + 1) if check(ids[:, :n]).item()), None)
-        assert first in (None, len(row.token_ids))
-        if first is not None:
-            assert row.finish_reason is FinishReason.STOP
-            text = runtime.tokenizer.decode(row.token_ids)
-            ends |= {string for string in stop if string in text}
-            assert not any(string in runtime.renderer.decode(row.token_ids) for string in stop)
-    assert ends == set(stop)

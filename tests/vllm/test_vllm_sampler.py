@@ -1,24 +1,36 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from contract import CONTEXT, EOS, SamplerContract, assert_rows_match, random_policy, request
+from letters import letter_tokenizer
 from random_engine import SETTINGS, trainer_side
 
 from grpo_core.errors import SamplerError
+from grpo_core.sampling.stopping import stop_check
 from grpo_core.sampling.vllm import VllmSampler
 from grpo_core.sampling.vllm_engine import VllmEngine
+from grpo_core.types import FinishReason
 
 
-def make_sampler(engine, model, directory, *, eos_token_ids=EOS, context=CONTEXT):
+def make_sampler(engine, model, directory, *, eos_token_ids=EOS, context=CONTEXT, stop=()):
     model.save_pretrained(directory)
     engine.load(directory)
     return VllmSampler(
-        engine, trainer_side(model), eos_token_ids=eos_token_ids, context_tokens=context
+        engine,
+        trainer_side(model),
+        eos_token_ids=eos_token_ids,
+        context_tokens=context,
+        stop=stop,
     )
 
 
@@ -51,6 +63,23 @@ def test_the_prompt_is_computed_once_for_a_group(engine, tmp_path):
     cached = [output.num_cached_tokens for output in outputs]
     assert cached[0] == 0
     assert min(cached[1:]) == 64  # two whole blocks of 32
+
+
+def test_a_stop_string_ends_a_completion_where_the_hf_sampler_ends_it(engine, tmp_path):
+    stop = ["7", "ab", "x=", ",,"]
+    tokenizer = letter_tokenizer()
+    sampler = make_sampler(engine, random_policy(seed=5), tmp_path, stop=stop)
+    (rows,) = sampler.sample([request(6, seeds=range(256), budget=40)])
+    check, ends = stop_check(tokenizer, stop), set()
+    for row in rows:
+        ids = torch.tensor([row.token_ids])
+        first = next((n for n in range(1, ids.shape[1] + 1) if check(ids[:, :n]).item()), None)
+        assert first in (None, len(row.token_ids))
+        if first is not None:
+            assert row.finish_reason is FinishReason.STOP
+            text = tokenizer.decode(row.token_ids)
+            ends |= {string for string in stop if text.endswith(string)}
+    assert len(ends) >= 2
 
 
 def test_sync_refuses_weights_of_another_model(engine, tmp_path):
@@ -119,3 +148,31 @@ def test_too_little_memory_is_an_error_that_names_the_setting(tmp_path):
     with pytest.raises(SamplerError, match=r"does not start on .*[mM]emory") as caught:
         VllmEngine(tmp_path, huge)
     assert "execution.engine_memory_share" in caught.value.hint
+
+
+def test_an_engine_ends_with_its_trainer_even_when_that_is_killed(tmp_path):
+    random_policy().save_pretrained(tmp_path)
+    trainer = subprocess.Popen(
+        [sys.executable, __file__, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert trainer.stdout is not None
+    assert trainer.stdout.readline().strip() == "started"
+    engines = psutil.Process(trainer.pid).children(recursive=True)
+    assert any("EngineCore" in process.name() for process in engines)
+    trainer.kill()
+    trainer.wait()
+    gone, alive = psutil.wait_procs(engines, timeout=20)
+    for process in alive:
+        process.kill()
+    assert [process.name() for process in alive] == []
+    assert gone
+
+
+if __name__ == "__main__":  # the trainer of the test above
+    VllmEngine(Path(sys.argv[1]), SETTINGS)
+    sys.stdout.write("started\n")
+    sys.stdout.flush()
+    time.sleep(600)
