@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 20
 _SECTIONS = ("confusion", "changes", "band_changes")
 
+_CHANGE_COLUMNS = (
+    *("stage", "phase", "prompt_id", "sample_index"),
+    *("label_before", "label_after", "extracted_after", "gold", "reason"),
+)
+_BAND_COLUMNS = (
+    *("phase", "prompt_id"),
+    *("band_before", "band_after", "pass_rate_before", "pass_rate_after"),
+)
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -71,11 +80,9 @@ def _show(warehouse: "Warehouse", run: str) -> None:
     )
     out.print(_confusion(found["confusion"]))
     if changes:
-        keys = ("stage", "phase", "prompt_id", "sample_index", "label_before", "label_after")
-        _show_rows("changed completions", changes, (*keys, "extracted_after", "gold", "reason"))
+        _show_rows("changed completions", changes, _CHANGE_COLUMNS)
     if bands:
-        keys = ("phase", "prompt_id", "band_before", "band_after")
-        _show_rows("changed bands", bands, (*keys, "pass_rate_before", "pass_rate_after"))
+        _show_rows("changed bands", bands, _BAND_COLUMNS)
 
 
 def _confusion(rows: list[dict[str, Any]]) -> Table:
