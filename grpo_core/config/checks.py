@@ -1,7 +1,9 @@
 """Combinations of settings that cannot mean what they say, refused before anything runs."""
 
+from importlib.util import find_spec
 from itertools import pairwise
 
+from grpo_core.config.idle import check_idle
 from grpo_core.config.run import RunConfig
 from grpo_core.errors import ConfigError
 from grpo_core.objective.checks import RunFacts, check_objective
@@ -29,6 +31,19 @@ def check_config(config: RunConfig) -> None:
     _check_objective(config)
 
 
+def check_engine(config: RunConfig) -> None:
+    """Refuse an engine that is not installed, before a run works towards it.
+
+    Raises:
+        ConfigError: `execution.engine` is vllm and there is no vLLM.
+    """
+    if config.execution.engine == "vllm" and find_spec("vllm") is None:
+        raise ConfigError(
+            "execution.engine: vllm is not installed",
+            hint="make vllm installs it; execution.engine=hf samples without it",
+        )
+
+
 def config_warnings(config: RunConfig) -> list[str]:
     """What the configuration does not do although it reads as if it did, one sentence each."""
     findings = check_objective(
@@ -38,10 +53,13 @@ def config_warnings(config: RunConfig) -> list[str]:
         mask=config.mask,
         facts=run_facts(config),
     )
+    shown = set(_WARNED_NOTES)
+    if "clip" in config.advantage.model_fields_set:
+        shown.add("advantage_clip_cannot_bind")
     return [
         f"{finding.message}; {finding.hint}"
         for finding in findings
-        if finding.level == "warn" or finding.code in _WARNED_NOTES
+        if finding.level == "warn" or finding.code in shown
     ]
 
 
@@ -165,11 +183,7 @@ def _check_objective(config: RunConfig) -> None:
     """Options of the objective that cannot act, or cannot be computed."""
     longest = config.train.phases[-1].max_completion_tokens
     resolve_loss(config.loss, longest_completion_tokens=longest)
-    if config.advantage.ema_weight == 0 and "ema_decay" in config.advantage.model_fields_set:
-        raise ConfigError(
-            "advantage.ema_decay has no effect while advantage.ema_weight is 0",
-            hint="set advantage.ema_weight above 0 or leave ema_decay out",
-        )
+    check_idle(config)
 
 
 def _check_splits(config: RunConfig) -> None:
