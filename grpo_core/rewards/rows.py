@@ -46,6 +46,6 @@ def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
         "candidates": [list(verdict.candidates) for verdict in verdicts],
         "reason": [verdict.reason for verdict in verdicts],
         "reward_raw": [verdict.reward_raw for verdict in verdicts],
-        "confidence": [verdict.confidence for verdict in verdicts],
         "verifier_version": [VERIFIER_VERSION] * len(verdicts),
+        "confidence": [verdict.confidence for verdict in verdicts],
     }

@@ -72,6 +72,6 @@ def verdict_fields() -> list[pa.Field]:
         required("candidates", pa.list_(pa.string())),
         required("reason", pa.string()),
         pa.field("reward_raw", pa.float64()),
-        pa.field("confidence", pa.float64()),
         required("verifier_version", pa.int32()),
+        pa.field("confidence", pa.float64()),
     ]

@@ -11,8 +11,8 @@
 --     candidates: every answer it found in the completion
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
---     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     verifier_version: version of the verifier
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     artifact_key: key of the artefact
 --     artifact_content: content digest of the generation
 --     is_current: whether CURRENT points at this generation
@@ -25,8 +25,8 @@ select
     f.candidates,
     f.reason,
     f.reward_raw,
-    f.confidence,
     f.verifier_version,
+    f.confidence,
     a.key as artifact_key,
     a.content as artifact_content,
     a.is_current

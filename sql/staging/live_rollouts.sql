@@ -30,8 +30,8 @@
 --     candidates: every answer it found in the completion
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
---     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     verifier_version: version of the verifier
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     old_logprobs: from the trainer before the first update, [T], nats; null when not scored
 --     old_logprob_sum: their sum, nats
 --     old_logprob_min: their minimum, nats
@@ -81,8 +81,8 @@ select
     candidates,
     reason,
     reward_raw,
-    confidence,
     verifier_version,
+    confidence,
     old_logprobs,
     old_logprob_sum,
     old_logprob_min,

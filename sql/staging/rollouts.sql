@@ -30,8 +30,8 @@
 --     candidates: every answer it found in the completion
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
---     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     verifier_version: version of the verifier
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
 --     old_logprobs: from the trainer before the first update, [T], nats; null when not scored
 --     old_logprob_sum: their sum, nats
 --     old_logprob_min: their minimum, nats
@@ -83,8 +83,8 @@ select
     f.candidates,
     f.reason,
     f.reward_raw,
-    f.confidence,
     f.verifier_version,
+    f.confidence,
     f.old_logprobs,
     f.old_logprob_sum,
     f.old_logprob_min,

@@ -23,8 +23,7 @@ from grpo_core.paths import resolve_path
 from grpo_core.planning.graph import needs_reference, total_steps
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, load_runtime, sample_request
-from grpo_core.rewards import Verdict
-from grpo_core.rewards.rows import problems_by_id, verdict_columns, verifier_pool
+from grpo_core.rewards.rows import problems_by_id, verifier_pool
 from grpo_core.rewards.verdict import Label
 from grpo_core.store.columns import logprob_columns
 from grpo_core.store.partials import Partial
@@ -255,13 +254,12 @@ def _persisted(config: RunConfig) -> tuple[pa.Table, pa.Table]:
 def _verdict(group: int, index: int) -> dict[str, Any]:
     reward = REWARDS[group][index]
     label = {1.0: Label.CORRECT, 0.0: Label.WRONG, None: Label.TIMEOUT}[reward]
-    verdict = Verdict(
-        label=label,
-        reward_raw=reward,
-        extracted="4",
-        candidates=("4",),
-        reason="as the test says",
-        seconds=0.0,
-        confidence=CONFIDENCE[group][index],
-    )
-    return {name: values[0] for name, values in verdict_columns([verdict]).items()}
+    return {
+        "label": label.value,
+        "extracted": "4",
+        "candidates": ["4"],
+        "reason": "as the test says",
+        "reward_raw": reward,
+        "verifier_version": 1,
+        "confidence": CONFIDENCE[group][index],
+    }
