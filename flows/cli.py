@@ -4,7 +4,16 @@ import sys
 
 import typer
 
-from flows.commands import grading, lake, planning, queries, running, services, verifying
+from flows.commands import (
+    grading,
+    lake,
+    planning,
+    queries,
+    regrading,
+    running,
+    services,
+    verifying,
+)
 from flows.console import say_error
 from grpo_core.errors import GrpoError
 
@@ -17,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (running, planning, services, queries, grading, verifying):
+for module in (running, planning, services, queries, grading, regrading, verifying):
     module.register(app)
 app.add_typer(lake.app, name="lake")
 

@@ -8,6 +8,8 @@ from grpo_core.errors import ConfigError
 from grpo_core.objective.checks import RunFacts, check_objective
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.prompts.template import check_template
+from grpo_core.rewards.functions.reference import find_function
+from grpo_core.rewards.verifier_names import BUILT_IN, CODE
 
 _WARNED_NOTES = ("one_update_per_rollout",)
 """Properties of a choice that people should see at every start."""
@@ -24,6 +26,7 @@ def check_config(config: RunConfig) -> None:
     _check_prefilter(config)
     _check_splits(config)
     check_template(config.prompt)
+    check_reward(config)
     _check_objective(config)
 
 
@@ -56,9 +59,9 @@ def run_facts(config: RunConfig) -> RunFacts:
         scoring_temperature=config.sampling.temperature,
         phase_tokens=tuple(phase.max_completion_tokens for phase in train.phases),
         reward_range=(-1.0, 1.0) if reward.scale == "±1" else (0.0, 1.0),
-        has_binary_rewards=not reward.process_credit,
+        has_binary_rewards=not reward.process_credit and reward.function in BUILT_IN,
         drops_zero_variance=config.filter.zero_variance,
-        shapes_overlong=reward.overlong_weight > 0,
+        shapes_overlong=reward.overlong_factor > 0,
     )
 
 
@@ -136,6 +139,29 @@ def _check_prefilter(config: RunConfig) -> None:
         raise ConfigError(
             f"prefilter.samples_per_prompt: {samples} samples cannot fill a group of {group}",
             hint="raise it, or set train.prefilter_batches=0",
+        )
+
+
+def check_reward(config: RunConfig) -> None:
+    """Verifiers that exist; the code of reward functions is read, not run."""
+    reward = config.reward
+    spread = 2.0 if reward.scale == "±1" else 1.0
+    if reward.overlong_factor >= spread:
+        raise ConfigError(
+            f"reward.overlong_weight: {reward.overlong_factor} on the scale {reward.scale} puts a "
+            "correct answer at the limit no higher than a short wrong one",
+            hint=f"leave it unset, or below {spread}",
+        )
+    reserved = sorted(set(reward.verifiers) & set(BUILT_IN))
+    if reserved:
+        raise ConfigError(f"reward.verifiers: {reserved[0]!r} is the name of a built-in verifier")
+    default = [] if reward.function in BUILT_IN else [reward.function]
+    for text in [*default, *reward.verifiers.values()]:
+        find_function(text)
+    if reward.function == CODE and not config.prompts.mixture.tests_field:
+        raise ConfigError(
+            "reward.function: code needs the unit tests of each row",
+            hint="name their field with prompts.mixture.tests_field",
         )
 
 

@@ -10,7 +10,7 @@ from grpo_core.types import Kind
 
 KIND_VERSIONS: MappingProxyType[Kind, int] = MappingProxyType(
     {
-        Kind.PROMPTS: 1,
+        Kind.PROMPTS: 2,
         Kind.SAMPLES: 1,
         Kind.VERDICTS: 2,
         Kind.BANDS: 1,

@@ -81,6 +81,7 @@ def audit_params(config: RunConfig) -> dict[str, Any]:
         and not config.reward.confidence_weighting
     )
     return {
+        "default_verifier": config.reward.function,
         "group_size": config.train.group_size,
         "samples_per_prompt": config.prefilter.samples_per_prompt,
         "eval_samples_per_prompt": config.evaluate.samples_per_prompt,

@@ -19,9 +19,10 @@ from grpo_core.planning.graph import total_steps
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import load_runtime
 from grpo_core.prompts.ingest import active, draw_limit
-from grpo_core.rewards import VerifierPool
-from grpo_core.rewards.rows import Problem, problems_by_id, verifier_pool
+from grpo_core.rewards.grader import Grader
+from grpo_core.rewards.rows import Problem, problems_by_id
 from grpo_core.stages.context import Made, MakeContext
+from grpo_core.stages.grading import checked_grader
 from grpo_core.stages.prefilter import train_problems
 from grpo_core.stages.ref_logp import picked_samples
 from grpo_core.stages.shorter_phase import adopt_shorter_phase
@@ -64,8 +65,8 @@ def make_phase(context: MakeContext) -> Made:
     config = context.config
     start = _start(context)
     plan = _plan(context, start)
-    with verifier_pool(config) as pool:
-        trainer = _trainer(context, start, plan, pool)
+    with checked_grader(context, list(plan.problems.values())) as grader:
+        trainer = _trainer(context, start, plan, grader)
         every = -(-config.execution.checkpoint_every_steps // trainer.steps_per_batch)
         for batch in range(start.batches_done, trainer.num_batches):
             with context.timings.part("train") as timed:
@@ -138,8 +139,9 @@ def _variants(context: MakeContext, prompts: pa.Table) -> Mapping[str, list[Prob
     parents = problems_by_id(active(prompts, Split.TRAIN))
     found: dict[str, list[Problem]] = {}
     for row in context.inputs["variants"].table("variants").to_pylist():
-        source = parents[row["prompt_id"]]["source"]
-        found.setdefault(row["prompt_id"], []).append({**row, "source": source})
+        parent = parents[row["prompt_id"]]
+        inherited = {name: parent[name] for name in ("source", "verifier", "tests")}
+        found.setdefault(row["prompt_id"], []).append({**row, **inherited})
     return found
 
 
@@ -155,9 +157,7 @@ def _persisted(context: MakeContext) -> tuple[pa.Table, pa.Table] | None:
     )
 
 
-def _trainer(
-    context: MakeContext, start: Start, plan: PhasePlan, pool: VerifierPool
-) -> PhaseTrainer:
+def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader) -> PhaseTrainer:
     config, node = context.config, context.node
     runtime = load_runtime(config, start.directory)
     optimizer = make_optimizer(runtime.model, config)
@@ -181,7 +181,7 @@ def _trainer(
         config=config,
         runtime=runtime,
         reference=reference,
-        pool=pool,
+        grader=grader,
         loss=loss,
         phase=node.phase,
         max_completion_tokens=budget,
@@ -197,7 +197,7 @@ def _trainer(
         reference=reference,
         collector=collector,
         updater=Updater(runtime.model, optimizer, config, loss, runtime.head, runtime.device),
-        validator=Validator(config, list(problems_by_id(rows).values()), pool, budget),
+        validator=Validator(config, list(problems_by_id(rows).values()), grader, budget),
         partial=context.partial,
         state=replace(start.state, kl=kl),
         tokenizer_from=model_directory(config.model.path),

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from grpo_core.rewards import Label
 from grpo_core.training.updates import UpdateResult
 from grpo_core.types import FinishReason
 
@@ -73,7 +74,11 @@ def rollout_metrics(rollouts: pa.Table, group_size: int, filter_key: str) -> dic
         filter_key: `raw` or `graded`: the reward on which zero variance is tested.
     """
     raw = rollouts.column("reward_raw").to_pylist()
-    decided = _decided_groups(raw, group_size)
+    passed = [
+        None if reward is None else float(label == Label.CORRECT)
+        for reward, label in zip(raw, rollouts.column("label").to_pylist(), strict=True)
+    ]
+    decided = _decided_groups(passed, group_size)
     keyed = _decided_groups(rollouts.column(f"reward_{filter_key}").to_pylist(), group_size)
     equal = [bool(group) and min(group) == max(group) for group in keyed]
     tokens = rollouts.column("num_completion_tokens")

@@ -194,6 +194,9 @@ class _Maker:
                     "gold": str(a + b),
                     "solution": f"<<{a}+{b}={a + b}>>",
                     "answer_type": None,
+                    "verifier": None,
+                    "tests": None,
+                    "data_source": None,
                     "quarantine_reason": None,
                     "duplicate_of": None,
                 }
@@ -253,6 +256,10 @@ class _Maker:
             "reason": "truncated" if is_cut else "compared as numbers",
             "reward_raw": None if label in UNDECIDED else float(label == "correct"),
             "verifier_version": 1,
+            "verifier": "math",
+            "confidence": None,
+            "share_passed": None,
+            "grading_seconds": 1e-4,
         }
         return completion, verdict
 

@@ -23,7 +23,8 @@ from grpo_core.paths import resolve_path
 from grpo_core.planning.graph import needs_reference, total_steps
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, load_runtime, sample_request
-from grpo_core.rewards.rows import problems_by_id, verifier_pool
+from grpo_core.rewards.grader import Grader
+from grpo_core.rewards.rows import grader_rules, problems_by_id
 from grpo_core.rewards.verdict import Label
 from grpo_core.store.columns import logprob_columns
 from grpo_core.store.partials import Partial
@@ -93,8 +94,8 @@ class Outcome:
 def train_one_batch(*overrides: str) -> Outcome:
     """The batch under the settings above and some more."""
     config = load_config("tiny", overrides=[*SETTINGS, *overrides])
-    with tempfile.TemporaryDirectory() as directory, verifier_pool(config) as pool:
-        trainer = _trainer(config, Path(directory), pool)
+    with tempfile.TemporaryDirectory() as directory, Grader(grader_rules(config)) as grader:
+        trainer = _trainer(config, Path(directory), grader)
         steps = trainer.run_batch(0)
         return Outcome(
             weights=_weights(trainer.runtime.model),
@@ -134,7 +135,7 @@ def _weights(model: Any) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def _trainer(config: RunConfig, directory: Path, pool: Any) -> PhaseTrainer:
+def _trainer(config: RunConfig, directory: Path, grader: Grader) -> PhaseTrainer:
     runtime = _moved()
     reference = None
     if needs_reference(config):
@@ -159,7 +160,7 @@ def _trainer(config: RunConfig, directory: Path, pool: Any) -> PhaseTrainer:
             config=config,
             runtime=runtime,
             reference=reference,
-            pool=pool,
+            grader=grader,
             loss=loss,
             phase=1,
             max_completion_tokens=24,
@@ -167,7 +168,7 @@ def _trainer(config: RunConfig, directory: Path, pool: Any) -> PhaseTrainer:
             is_reference_at_start=False,
         ),
         updater=Updater(runtime.model, optimizer, config, loss, runtime.head, torch.device("cpu")),
-        validator=Validator(config, [], pool, 24),
+        validator=Validator(config, [], grader, 24),
         partial=Partial(directory, "key"),
         state=TrainerState(0, start_control(config.kl), {"data": 0.8}),
         tokenizer_from=resolve_path("data/models/tiny"),
@@ -189,6 +190,9 @@ def _problems() -> pa.Table:
             "solution": "<<2+2=4>>4\n#### 4",
             "answer_type": None,
             "source": "data",
+            "data_source": None,
+            "verifier": None,
+            "tests": None,
         }
         for n, prompt_id in enumerate(PROMPTS)
     ]
@@ -261,5 +265,6 @@ def _verdict(group: int, index: int) -> dict[str, Any]:
         "reason": "as the test says",
         "reward_raw": reward,
         "verifier_version": 1,
+        "verifier": "math",
         "confidence": CONFIDENCE[group][index],
     }
