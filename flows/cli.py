@@ -11,6 +11,7 @@ from flows.commands import (
     queries,
     regrading,
     running,
+    scheduling,
     services,
     verifying,
 )
@@ -26,7 +27,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (running, planning, services, queries, grading, regrading, verifying):
+_COMMANDS = (running, planning, services, scheduling, queries, grading, regrading, verifying)
+for module in _COMMANDS:
     module.register(app)
 app.add_typer(lake.app, name="lake")
 

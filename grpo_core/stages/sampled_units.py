@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.models.context import check_prompts
+from grpo_core.models.load import context_tokens
 from grpo_core.policy.runtime import completion_columns, load_runtime, sample_request
 from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns
 from grpo_core.stages.context import MakeContext
@@ -30,6 +32,7 @@ class UnitPlan:
         max_completion_tokens: Budget.
         prompts_per_unit: Problems a unit.
         constants: Columns that are equal in every row.
+        allowed: Setting → budget of everything that will be sampled from these problems later.
     """
 
     table: str
@@ -41,6 +44,7 @@ class UnitPlan:
     max_completion_tokens: int
     prompts_per_unit: int
     constants: dict[str, Any]
+    allowed: dict[str, int]
 
 
 def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa.Table:
@@ -63,6 +67,9 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
         with checked_grader(context, list(problems_by_id(problems).values())):
             pass  # a reward that cannot teach is found before the first sample is paid for
     runtime = load_runtime(context.config, plan.directory) if missing else None
+    if runtime is not None:
+        named = ((row["prompt_id"], row["text"]) for row in rows)
+        check_prompts(runtime.renderer, named, plan.allowed, context_tokens(runtime.model.config))
     for done, number in enumerate(range(len(units)), start=1):
         if runtime is not None and number in missing:
             with context.timings.part("sample") as timed:
@@ -71,6 +78,8 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
             context.partial.write(plan.table, number, unit)
         prompts = min(done * plan.prompts_per_unit, len(rows))
         context.report(prompts, len(rows), "prompts")
+    if runtime is not None:
+        runtime.sampler.close()
     return context.partial.read_all(plan.table)
 
 

@@ -5,22 +5,28 @@ shorter phase that is equal otherwise, the phase before, the initial policy.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.config import RunConfig
 from grpo_core.errors import StageInputError
+from grpo_core.models.context import budgets, check_prompts
+from grpo_core.models.load import context_tokens
 from grpo_core.objective.kl_control import resumed_control, start_control
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import model_directory
 from grpo_core.planning.graph import total_steps
 from grpo_core.policy.reference import Reference
-from grpo_core.policy.runtime import load_runtime
+from grpo_core.policy.runtime import PolicyRuntime, load_runtime
 from grpo_core.prompts.ingest import active, draw_limit
+from grpo_core.prompts.suffixes import SUFFIXES
 from grpo_core.rewards.grader import Grader
 from grpo_core.rewards.rows import Problem, problems_by_id
+from grpo_core.stages.alerts import step_alerts
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.grading import checked_grader
 from grpo_core.stages.prefilter import train_problems
@@ -62,21 +68,27 @@ class Start:
 
 def make_phase(context: MakeContext) -> Made:
     """Train one phase; see the module docstring for where it starts."""
-    config = context.config
     start = _start(context)
     plan = _plan(context, start)
     with checked_grader(context, list(plan.problems.values())) as grader:
         trainer = _trainer(context, start, plan, grader)
-        every = -(-config.execution.checkpoint_every_steps // trainer.steps_per_batch)
-        for batch in range(start.batches_done, trainer.num_batches):
-            with context.timings.part("train") as timed:
-                before = trainer.generated_tokens
-                steps = trainer.run_batch(batch)
-                timed.tokens = trainer.generated_tokens - before
-                if (batch + 1) % every == 0 or batch + 1 == trainer.num_batches:
-                    trainer.save()
-            _report(context, trainer, batch, steps)
+        with closing(trainer.runtime.sampler):
+            _run_batches(context, trainer, start)
     return _made(context, plan)
+
+
+def _run_batches(context: MakeContext, trainer: PhaseTrainer, start: Start) -> None:
+    """Every rollout batch behind the start, with a state now and then and at the end."""
+    every = -(-context.config.execution.checkpoint_every_steps // trainer.steps_per_batch)
+    for batch in range(start.batches_done, trainer.num_batches):
+        with context.timings.part("train") as timed:
+            before = trainer.generated_tokens
+            steps = trainer.run_batch(batch)
+            timed.tokens = trainer.generated_tokens - before
+            is_last = batch + 1 == trainer.num_batches
+            if (batch + 1) % every == 0 or is_last or context.is_asked_to_stop:
+                trainer.save()
+        _report(context, trainer, batch, steps)
 
 
 def _start(context: MakeContext) -> Start:
@@ -160,6 +172,7 @@ def _persisted(context: MakeContext) -> tuple[pa.Table, pa.Table] | None:
 def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader) -> PhaseTrainer:
     config, node = context.config, context.node
     runtime = load_runtime(config, start.directory)
+    _check_prompts(config, plan, runtime)
     optimizer = make_optimizer(runtime.model, config)
     if start.state_directory is not None:
         load_optimizer(optimizer, start.state_directory)
@@ -204,8 +217,23 @@ def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader
     )
 
 
+def _check_prompts(config: RunConfig, plan: PhasePlan, runtime: PolicyRuntime) -> None:
+    """Refuse prompts, variants and suffixes that some phase's budget leaves no room for."""
+    variants = [(v["variant_id"], v["text"]) for found in plan.variants.values() for v in found]
+    check_prompts(
+        runtime.renderer,
+        [*((name, problem["text"]) for name, problem in plan.problems.items()), *variants],
+        budgets(config),
+        context_tokens(runtime.model.config),
+        SUFFIXES.values() if config.variants.suffix_share else (),
+    )
+
+
 def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.Table) -> None:
-    last: dict[str, Any] = steps.to_pylist()[-1]
+    rows: list[dict[str, Any]] = steps.to_pylist()
+    for alert in step_alerts(rows, context.config.execution):
+        context.alert(alert)
+    last = rows[-1]
     figures = {
         "reward": last["reward_mean"],
         "pass_rate": last["reward_raw_mean"],

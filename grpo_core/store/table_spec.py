@@ -68,7 +68,8 @@ def completion_fields() -> list[pa.Field]:
 def verdict_fields() -> list[pa.Field]:
     """A graded completion; `reward_raw` is null for timeout, error and gold_unparseable.
 
-    `grading_seconds` is a clock and in no digest, see `CLOCKS`.
+    `confidence` is null where the verifier does not say how sure it is; `grading_seconds` is a
+    clock and in no digest, see `CLOCKS`.
     """
     return [
         required("label", pa.string()),

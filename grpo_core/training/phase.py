@@ -115,6 +115,7 @@ class PhaseTrainer:
         else:
             rollouts = self._collect(batch, step)
             self.partial.write("rollouts", batch, rollouts)
+        self.runtime.sampler.sleep()
         rows = self._train_rows(rollouts)
         hit_rate = self._hit_rate(before)
         metrics = rollout_metrics(rollouts, self.config.train.group_size, filter_key(self.config))
@@ -123,6 +124,7 @@ class PhaseTrainer:
         for offset in range(self.steps_per_batch):
             facts = self._facts(batch, step + offset, offset, hit_rate)
             update = self._update(rows, step, offset, facts)
+            self.runtime.sampler.mark_stale()
             if update.is_empty:
                 events.append(_empty_step_event(facts))
             validated = self._validate(facts.step)
@@ -234,6 +236,7 @@ class PhaseTrainer:
         is_end = step == self.plan.first_step + self.plan.max_steps
         if is_end or (every and step % every == 0):
             share, tokens = self.validator.pass_at_1(self.runtime)
+            self.runtime.sampler.sleep()
             self.generated_tokens += tokens
             return share
         return None

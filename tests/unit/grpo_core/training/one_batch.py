@@ -23,8 +23,9 @@ from grpo_core.paths import resolve_path
 from grpo_core.planning.graph import needs_reference, total_steps
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, load_runtime, sample_request
+from grpo_core.rewards import Verdict
 from grpo_core.rewards.grader import Grader
-from grpo_core.rewards.rows import grader_rules, problems_by_id
+from grpo_core.rewards.rows import grader_rules, problems_by_id, verdict_columns
 from grpo_core.rewards.verdict import Label
 from grpo_core.store.columns import logprob_columns
 from grpo_core.store.partials import Partial
@@ -189,10 +190,10 @@ def _problems() -> pa.Table:
             "gold": "4",
             "solution": "<<2+2=4>>4\n#### 4",
             "answer_type": None,
-            "source": "data",
-            "data_source": None,
             "verifier": None,
             "tests": None,
+            "data_source": None,
+            "source": "data",
         }
         for n, prompt_id in enumerate(PROMPTS)
     ]
@@ -258,13 +259,16 @@ def _persisted(config: RunConfig) -> tuple[pa.Table, pa.Table]:
 def _verdict(group: int, index: int) -> dict[str, Any]:
     reward = REWARDS[group][index]
     label = {1.0: Label.CORRECT, 0.0: Label.WRONG, None: Label.TIMEOUT}[reward]
-    return {
-        "label": label.value,
-        "extracted": "4",
-        "candidates": ["4"],
-        "reason": "as the test says",
-        "reward_raw": reward,
-        "verifier_version": 1,
-        "verifier": "math",
-        "confidence": CONFIDENCE[group][index],
-    }
+    verdict = Verdict(
+        label=label,
+        reward_raw=reward,
+        extracted="4",
+        candidates=("4",),
+        reason="as the test says",
+        seconds=0.0,
+        confidence=CONFIDENCE[group][index],
+    )
+    columns = verdict_columns(
+        grader_rules(load_config("tiny")), [verdict], _problems().to_pylist()[:1]
+    )
+    return {name: values[0] for name, values in columns.items()}

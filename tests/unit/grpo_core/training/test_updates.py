@@ -143,3 +143,33 @@ def test_states_come_back_bit_for_bit(model: Any, tmp_path: Path) -> None:
     for parameter in own.parameters():
         for name, value in optimizer.state[parameter].items():
             assert torch.equal(value, fresh.state[parameter][name]), name
+
+
+def test_out_of_memory_halves_the_micro_batch_and_gives_the_same_gradient(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = gradient(model, rows())
+    sizes: list[int] = []
+    backward = Updater._backward
+
+    def with_room_for_three(self: Updater, part: Sequence[TrainRow], *rest: Any) -> Any:
+        sizes.append(len(part))
+        made = backward(self, part, *rest)  # type: ignore[arg-type]
+        if len(part) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return made
+
+    monkeypatch.setattr(Updater, "_backward", with_room_for_three)
+    assert torch.allclose(gradient(model, rows()), expected, rtol=1e-5, atol=1e-7)
+    assert sizes == [8, 4, 2, 2, 2, 2]
+
+
+def test_a_row_that_does_not_fit_alone_is_out_of_memory(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Updater, "_backward", never)
+    with pytest.raises(torch.OutOfMemoryError):
+        gradient(model, rows())
