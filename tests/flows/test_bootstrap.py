@@ -35,7 +35,7 @@ def test_a_lock_of_a_dead_process_is_taken_over_a_living_one_is_waited_for(tmp_p
     (lock / "pid").write_text(str(dead.pid))
     assert _run(tmp_path, "take_lock").returncode == 0
     lock.mkdir()
-    start = "sleep 60 >/dev/null & echo $!"  # not our child, so that it is gone once killed
+    start = "sleep 60 >/dev/null 2>&1 & echo $!"  # not our child, so that it is gone once killed
     living = subprocess.run(["sh", "-c", start], capture_output=True, text=True).stdout.strip()
     (lock / "pid").write_text(living)
     done = _run(tmp_path, f"sleep() {{ kill {living}; command sleep 0.1; }}; take_lock")
