@@ -9,11 +9,21 @@ from grpo_core.config import config_from_dict
 from grpo_core.errors import DataContractError
 
 if TYPE_CHECKING:
+    from grpo_core.config import RunConfig
     from grpo_core.reporting.summary import RunSummary
     from grpo_core.store.lake import Lake
     from grpo_core.store.results import AuditResult
 
 REPORT_NAME = "report.html"
+
+
+def config_of_run(lake: "Lake", run: str) -> "RunConfig":
+    """The resolved configuration of the latest attempt of `run`.
+
+    Raises:
+        DataContractError: There is no such run.
+    """
+    return config_from_dict(_config(lake, run))
 
 
 def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditResult]":
@@ -25,7 +35,7 @@ def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditRe
     from grpo_core.audits import audit_run
     from grpo_core.stages.audit import audit_params
 
-    config = config_from_dict(_config(lake, run))
+    config = config_of_run(lake, run)
     return audit_run(lake.catalog(run), run, audit_params(config), deep=deep)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from grpo_core.config import RunConfig, config_from_dict
-from grpo_core.config.checks import config_warnings
+from grpo_core.config.checks import check_engine, config_warnings
 from grpo_core.errors import GrpoError, RunStoppedError
+from grpo_core.models.context import check_budgets
 from grpo_core.paths import resolve_path
-from grpo_core.planning.externals import digest_externals
+from grpo_core.planning.externals import digest_externals, model_directory
 from grpo_core.planning.graph import ForkPoint, Graph, build_graph
 from grpo_core.stages.attempt_log import attempt_log, logging_to
 from grpo_core.stages.records import RunRecords
@@ -57,7 +58,7 @@ class RunSession:
 
         Raises:
             RunBusyError: Another process works under this name.
-            ConfigError: The name is not a run name.
+            ConfigError: The name is not a run name, or a budget exceeds the model's context.
         """
         lake = Lake(root)
         directory = lake.run_directory(run)
@@ -72,6 +73,8 @@ class RunSession:
                 "pid": os.getpid(),
             }
             write_json(directory / "config.json", config.model_dump(mode="json"))
+            check_engine(config)
+            check_budgets(config, model_directory(config.model.path))
             graph = build_graph(config, digest_externals(config, lake.digests), fork)
             labels = {node.label for node in graph.nodes}
             forget_stop(directory)
