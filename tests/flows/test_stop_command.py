@@ -1,4 +1,4 @@
-"""`grpo stop` without a server that executes: whom it asks, and what it says when there is nobody."""
+"""`grpo stop` without a server that executes: whom it asks, and what it says to nobody."""
 
 import fcntl
 import threading
