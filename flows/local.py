@@ -103,10 +103,12 @@ def status(project: Project) -> Status:
     active = [
         f"{run.name} ({run.state_type.lower()})" for run in client.active_flow_runs(FLOW_NAME)
     ]
-    names = client.deployment_names(FLOW_NAME)
-    return Status(
-        server, runner, True, tuple(f"{FLOW_NAME}/{name}" for name in names), tuple(active)
+    pools = client.pools(FLOW_NAME)
+    names = tuple(
+        f"{FLOW_NAME}/{name}" + (f" (pool {pools[name]})" if name in pools else "")
+        for name in client.deployment_names(FLOW_NAME)
     )
+    return Status(server, runner, True, names, tuple(active))
 
 
 def find_runner(project: Project) -> ProcessRecord | None:
