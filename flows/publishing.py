@@ -1,7 +1,7 @@
 """Puts tables and the report on Prefect's Artifacts pages.
 
-What can not be shown, because the server is away or a figure can not be read, costs a warning in the
-run's log and not the run.
+What can not be shown, because the server is away or a figure can not be read, costs a warning in
+the run's log and not the run.
 """
 
 import re
