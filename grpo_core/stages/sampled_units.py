@@ -10,8 +10,9 @@ import pyarrow as pa
 from grpo_core.models.context import check_prompts
 from grpo_core.models.load import context_tokens
 from grpo_core.policy.runtime import completion_columns, load_runtime, sample_request
-from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns, verifier_pool
+from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns
 from grpo_core.stages.context import MakeContext
+from grpo_core.stages.grading import checked_grader
 from grpo_core.store.schemas import TABLES
 
 _ROWS_PER_GRADING = 4096
@@ -62,6 +63,9 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
     missing = [n for n in range(len(units)) if not context.partial.has(plan.table, n)]
     if len(missing) < len(units):
         context.note(f"{len(units) - len(missing)} of {len(units)} units were already there")
+    if missing:
+        with checked_grader(context, list(problems_by_id(problems).values())):
+            pass  # a reward that cannot teach is found before the first sample is paid for
     runtime = load_runtime(context.config, plan.directory) if missing else None
     if runtime is not None:
         named = ((row["prompt_id"], row["text"]) for row in rows)
@@ -114,12 +118,15 @@ def grade_samples(
     """
     known = problems_by_id(problems)
     pieces = []
-    with verifier_pool(context.config) as pool, context.timings.part("grade"):
+    with (
+        checked_grader(context, list(known.values())) as grader,
+        context.timings.part("grade"),
+    ):
         for start in range(0, samples.num_rows, _ROWS_PER_GRADING):
             piece = samples.slice(start, _ROWS_PER_GRADING)
             graded = [known[name] for name in piece.column("prompt_id").to_pylist()]
-            verdicts = grade_rows(pool, piece.column("text").to_pylist(), graded)
-            columns = verdict_columns(verdicts)
+            verdicts = grade_rows(grader, piece.column("text").to_pylist(), graded)
+            columns = verdict_columns(grader.rules, verdicts, graded)
             for name in ("checkpoint", "prompt_id", "sample_index"):
                 if name in piece.column_names:
                     columns[name] = piece.column(name).to_pylist()

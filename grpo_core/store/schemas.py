@@ -9,6 +9,7 @@ length, sum, minimum, maximum and non-finite count, so that routine audits never
 import pyarrow as pa
 
 from grpo_core.store.table_spec import (
+    CLOCKS,
     TableSpec,
     completion_fields,
     logprob_fields,
@@ -52,6 +53,9 @@ PROMPTS = TableSpec(
             pa.field("gold", pa.string()),
             pa.field("solution", pa.string()),
             pa.field("answer_type", pa.string()),
+            pa.field("verifier", pa.string()),
+            pa.field("tests", pa.string()),
+            pa.field("data_source", pa.string()),
             pa.field("quarantine_reason", pa.string()),
             pa.field("duplicate_of", pa.string()),
         ]
@@ -83,6 +87,7 @@ VERDICTS = TableSpec(
         ]
     ),
     sort=("prompt_id", "sample_index"),
+    undigested=CLOCKS,
 )
 
 BANDS = TableSpec(
@@ -182,6 +187,7 @@ ROLLOUTS = TableSpec(
         ]
     ),
     sort=("phase", "step", "group", "sample_index"),
+    undigested=CLOCKS,
 )
 """`step` is the first optimiser step of the rollout batch; `update_step` the one that consumed the
 row (null when dropped); `loss_token_weight` is 1 / denominator of that step (0 when dropped)."""
@@ -206,6 +212,18 @@ STEPS = TableSpec(
             required("clip_fraction_high", pa.float64()),
             required("importance_ratio_mean", pa.float64()),
             required("importance_ratio_max", pa.float64()),
+            required("clip_fraction_dual", pa.float64()),
+            required("clip_fraction_positive", pa.float64()),
+            required("clip_fraction_negative", pa.float64()),
+            required("importance_ratio_min", pa.float64()),
+            required("ess", pa.float64()),
+            required("old_kl_k3", pa.float64()),
+            required("sampler_ess", pa.float64()),
+            required("sampler_kl_k3", pa.float64()),
+            required("sampler_missing_token_fraction", pa.float64()),
+            required("corrected_away_token_fraction", pa.float64()),
+            required("advantage_token_fraction", pa.float64()),
+            required("tail_token_fraction", pa.float64()),
             pa.field("ref_kl_k1", pa.float64()),
             pa.field("ref_kl_k3", pa.float64()),
             required("policy_entropy_nats", pa.float64()),
@@ -261,6 +279,7 @@ EVAL_VERDICTS = TableSpec(
         ]
     ),
     sort=("prompt_id", "sample_index"),
+    undigested=CLOCKS,
 )
 
 EVENTS = TableSpec(

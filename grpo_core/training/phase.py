@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.config.data import VariantsConfig
+from grpo_core.models.pieces import token_pieces
 from grpo_core.objective.kl_control import next_control
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime
@@ -24,6 +25,7 @@ from grpo_core.rewards.rows import Problem
 from grpo_core.store.partials import Partial
 from grpo_core.store.ref_cache import RefRow
 from grpo_core.store.schemas import EVENTS, STEPS
+from grpo_core.training.budget_events import budget_events
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
 from grpo_core.training.first_batch import draw_batch_prompts, draw_further_prompts
@@ -128,7 +130,7 @@ class PhaseTrainer:
             validated = self._validate(facts.step)
             facts = replace(facts, validation_pass_at_1=validated)
             steps.append(step_row(facts, metrics, rollouts, update))
-            self._advance(facts.step, update)
+            events += self._advance(facts, update)
         self._remember_rewards(rollouts)
         table = pa.Table.from_pylist(steps, schema=STEPS.schema)
         self.partial.write("events", batch, _event_table(events))
@@ -239,16 +241,17 @@ class PhaseTrainer:
             return share
         return None
 
-    def _advance(self, step: int, update: UpdateResult) -> None:
-        kl = self.state.kl
-        if "ref_kl_k3" in update.metrics:
-            kl = next_control(
-                kl,
-                self.config.kl,
-                ref_kl_k3=update.metrics["ref_kl_k3"],
-                progress=step / self.plan.total_steps,
-            )
-        self.state = replace(self.state, step=step, kl=kl)
+    def _advance(self, facts: StepFacts, update: UpdateResult) -> list[dict[str, Any]]:
+        """Take the step's divergence into account; the event when that moved beta."""
+        before = self.state.kl
+        after = next_control(
+            before,
+            self.config.kl,
+            ref_kl_k3=update.metrics.get("ref_kl_k3"),
+            progress=facts.step / self.plan.total_steps,
+        )
+        self.state = replace(self.state, step=facts.step, kl=after)
+        return budget_events(self.config.kl, before, after, phase=facts.phase, step=facts.step)
 
     def _remember_rewards(self, rollouts: pa.Table) -> None:
         size = self.config.train.group_size
@@ -302,7 +305,7 @@ class PhaseTrainer:
         return logprobs
 
     def _pieces(self, token_ids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self.runtime.tokenizer.decode([token]) for token in token_ids)
+        return token_pieces(self.runtime.tokenizer, token_ids)
 
     def _cache_counts(self) -> tuple[int, int]:
         return (self.reference.hits, self.reference.misses) if self.reference else (0, 0)
