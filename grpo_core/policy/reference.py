@@ -14,7 +14,8 @@ from grpo_core.models.load import load_policy
 from grpo_core.models.scoring import score
 from grpo_core.planning.externals import model_directory
 from grpo_core.policy.runtime import pick_device
-from grpo_core.store.ref_cache import Fingerprint, RefLogprobCache, RefRow
+from grpo_core.store.ref_cache import RefLogprobCache
+from grpo_core.store.ref_rows import Fingerprint, RefRow
 
 Logprobs = npt.NDArray[np.float32]
 

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from grpo_core.policy.reference import Reference
 from grpo_core.stages.context import Made, MakeContext
-from grpo_core.store.ref_cache import RefRow
+from grpo_core.store.ref_rows import RefRow
 from grpo_core.store.schemas import REF_RECEIPTS
 from grpo_core.training.first_batch import pick_first_batch
 

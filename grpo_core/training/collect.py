@@ -20,7 +20,7 @@ from grpo_core.prompts.suffixes import SUFFIXES
 from grpo_core.rewards import Label, Verdict, VerifierPool
 from grpo_core.rewards.rows import Problem, grade_rows, verdict_columns
 from grpo_core.store.columns import logprob_columns
-from grpo_core.store.ref_cache import RefRow
+from grpo_core.store.ref_rows import RefRow
 from grpo_core.store.schemas import ROLLOUTS
 from grpo_core.training.decide import BatchFacts, Scores, decision_columns
 from grpo_core.training.step_rows import SAMPLED

@@ -20,7 +20,7 @@ from grpo_core.prompts.curriculum import draw_groups, select_suffixes
 from grpo_core.prompts.suffixes import SUFFIXES
 from grpo_core.rewards.rows import Problem
 from grpo_core.store.partials import Partial
-from grpo_core.store.ref_cache import RefRow
+from grpo_core.store.ref_rows import RefRow
 from grpo_core.store.schemas import EVENTS, STEPS
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
