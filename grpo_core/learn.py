@@ -7,7 +7,9 @@ base's, problem by problem. Exits with 1 when a seed did not gain.
 import argparse
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -67,9 +69,8 @@ def _compare(config: RunConfig, seed: int, base: list[float], final: list[float]
     return SeedResult(seed, sum(base) / len(base), sum(final) / len(final), difference)
 
 
-def _pass_rates(lake: Lake, node: object) -> list[float]:
+def _pass_rates(lake: Lake, node: Mapping[str, Any]) -> list[float]:
     """pass@1 of each problem, in order of its id."""
-    assert isinstance(node, dict)
     artifact = lake.store.generation(node["stage"], node["key"], node["content"])
     verdicts = artifact.table("eval_verdicts", ["prompt_id", "reward_raw"])
     counts = verdict_counts(

@@ -40,8 +40,14 @@ def plan_command(
     strict_versions: Annotated[
         bool, typer.Option("--strict-versions", help="Other library versions make a MISS.")
     ] = False,
+    why_fields: Annotated[
+        bool, typer.Option("--why-fields", help="List each setting with the artefacts it keys.")
+    ] = False,
 ) -> None:
     """Say what would be reused, continued or computed, and why; run nothing."""
+    if why_fields:
+        out.print(_fields_table())
+        return
     from flows.request import make_request
     from grpo_core.planning import build_graph, plan
     from grpo_core.planning.externals import digest_externals
@@ -74,6 +80,22 @@ def _table(rows: "list[PlanRow]") -> Table:
         shown = str(row.stage)
         state = Text(row.state.value, _STYLES[row.state.value])
         table.add_row(stage, row.label, state, Text(_why(row)))
+    return table
+
+
+def _fields_table() -> Table:
+    from grpo_core.config.document import settings
+
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table.add_column("setting", no_wrap=True)
+    table.add_column("a change makes anew", overflow="fold")
+    for setting in settings():
+        kinds = Text(", ".join(setting.kinds)) if setting.kinds else Text("execution", "dim")
+        table.add_row(setting.path, kinds)
+    table.caption = (
+        "execution: in no key (seed acts through prefilter, variants, train, evaluate); "
+        "by digest: the content it points to is an input; docs/config.md has defaults and meanings"
+    )
     return table
 
 

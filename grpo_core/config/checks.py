@@ -16,6 +16,7 @@ def check_config(config: RunConfig) -> None:
     """Raise ConfigError for the first bad combination."""
     _check_phases(config)
     _check_updates(config)
+    _check_refill(config)
     _check_bands(config)
     _check_evaluation(config)
     _check_evaluation_budget(config)
@@ -84,6 +85,14 @@ def _check_updates(config: RunConfig) -> None:
         raise ConfigError(
             f"train.updates_per_rollout: {train.updates_per_rollout} updates cannot each get a "
             f"whole group of {train.prompts_per_rollout} prompts_per_rollout"
+        )
+
+
+def _check_refill(config: RunConfig) -> None:
+    if config.filter.refill_rounds and not config.filter.zero_variance:
+        raise ConfigError(
+            "filter.refill_rounds: nothing is short of signal while filter.zero_variance is off",
+            hint="set filter.zero_variance=true, or filter.refill_rounds=0",
         )
 
 

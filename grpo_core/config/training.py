@@ -71,6 +71,10 @@ class FilterConfig(Section):
     """Reward on which zero variance is tested; auto means graded with process credit, else raw."""
     tolerance: float = keyed(0.0, Kind.TRAIN, ge=0, lt=1)
     """Rewards closer than this count as equal; 0 means exact equality."""
+    refill_rounds: int = keyed(0, Kind.TRAIN, absent=0, ge=0, le=32)
+    """DAPO's dynamic sampling: how often a rollout batch that is short of groups with signal draws
+    as many further prompts as are missing; 0 trains on what the first draw gave. A first batch that
+    comes from the prefilter is never refilled."""
 
 
 class PhaseConfig(Section):

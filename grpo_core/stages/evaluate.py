@@ -1,6 +1,10 @@
 """Stage evaluate: samples of the test problems from one checkpoint, and their verdicts."""
 
-from grpo_core.evaluation import pass_at_k
+from collections.abc import Sequence
+
+import numpy as np
+
+from grpo_core.evaluation import pass_at_k_values
 from grpo_core.planning.externals import model_directory
 from grpo_core.prompts.ingest import active, draw_limit
 from grpo_core.stages.context import Made, MakeContext
@@ -49,12 +53,18 @@ def make_eval_verdicts(context: MakeContext) -> Made:
     counts = verdict_counts(
         verdicts.column("prompt_id").to_pylist(), verdicts.column("reward_raw").to_pylist()
     )
-    figures = {
-        f"pass_at_{k}": sum(pass_at_k(n, c, k) for n, c in counts) / max(len(counts), 1)
-        for k in config.evaluate.ks
-        if all(n >= k for n, _ in counts)
-    }
+    figures = _pass_at(config.evaluate.ks, counts)
     return Made(tables={"eval_verdicts": verdicts}, figures=label_shares(verdicts) | figures)
+
+
+def _pass_at(ks: Sequence[int], counts: list[tuple[int, int]]) -> dict[str, float]:
+    """pass@k for people who watch: the mean over problems with at least k decided samples."""
+    found = {}
+    for k in ks:
+        values = pass_at_k_values([n for n, _ in counts], [c for _, c in counts], k)
+        if not np.isnan(values).all():
+            found[f"pass_at_{k}"] = float(np.nanmean(values))
+    return found
 
 
 def verdict_counts(prompt_ids: list[str], rewards: list[float | None]) -> list[tuple[int, int]]:

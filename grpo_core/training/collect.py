@@ -83,24 +83,26 @@ class Collector:
         sampled = self.runtime.sampler.sample(requests)
         return self._in_row_order(requests, sampled, slots, step)
 
+    def grade(self, groups: Sequence[PlannedGroup], completions: Columns) -> list[Verdict]:
+        """Verdict of each completion, row-major."""
+        return grade_rows(self.pool, completions["text"], _problem_of_rows(groups))
+
     def finish(
         self,
         groups: Sequence[PlannedGroup],
         completions: Columns,
-        verdicts: Sequence[Verdict] | None,
+        verdicts: Sequence[Verdict],
         facts: BatchFacts,
     ) -> pa.Table:
-        """Grade, score and group the completions of a batch.
+        """Score and group the completions of a batch.
 
         Args:
             groups: The groups, in order.
             completions: Columns of completions, row-major, with `origin`.
-            verdicts: Known verdicts of the rows; None grades them.
+            verdicts: One a row.
             facts: Where in the run the batch stands.
         """
-        problems = [group.problem for group in groups for _ in group.plan.suffix_ids]
-        if verdicts is None:
-            verdicts = grade_rows(self.pool, completions["text"], problems)
+        problems = _problem_of_rows(groups)
         columns: Columns = {
             **completions,
             **verdict_columns(verdicts),
@@ -219,6 +221,10 @@ def persisted_batch(samples: pa.Table, verdicts: pa.Table) -> tuple[Columns, lis
     columns: Columns = {name: samples.column(name).to_pylist() for name in keep}
     columns["origin"] = [FROM_PREFILTER] * samples.num_rows
     return columns, [_verdict(row) for row in verdicts.to_pylist()]
+
+
+def _problem_of_rows(groups: Sequence[PlannedGroup]) -> list[Problem]:
+    return [group.problem for group in groups for _ in group.plan.suffix_ids]
 
 
 def _spread(values: Sequence[Logprobs], wanted: Sequence[bool]) -> list[Logprobs | None]:

@@ -16,7 +16,7 @@ from grpo_core.objective.masks import length_mask
 from grpo_core.objective.presets import ResolvedLoss
 from grpo_core.rewards import Verdict
 from grpo_core.rewards.rows import Problem
-from grpo_core.training.groups import assign_updates, decide_groups
+from grpo_core.training.groups import assign_updates, by_group, decide_groups
 from grpo_core.training.shaping import Completion, ShapedReward, shape_reward
 from grpo_core.training.tensors import TrainRow, pad, row_masks
 from grpo_core.types import FinishReason
@@ -88,9 +88,9 @@ def decision_columns(
     size = config.train.group_size
     decision = decide_groups(
         config,
-        raw=_grouped([verdict.reward_raw for verdict in verdicts], size),
-        graded=_grouped([part.graded for part in shaped], size),
-        shaped=_grouped(rewards, size),
+        raw=by_group([verdict.reward_raw for verdict in verdicts], size),
+        graded=by_group([part.graded for part in shaped], size),
+        shaped=by_group(rewards, size),
         sources=[str(problem["source"]) for problem in problems[::size]],
         ema_rewards=facts.ema_rewards,
     )
@@ -107,6 +107,16 @@ def decision_columns(
         "advantage": decision.advantages.reshape(-1).tolist(),
     }
     return result | _use(config, loss, columns, facts, decision.drop_reasons)
+
+
+def graded_rewards(
+    config: RunConfig,
+    columns: Mapping[str, list[Any]],
+    verdicts: Sequence[Verdict],
+    problems: Sequence[Problem],
+) -> list[float | None]:
+    """Rewards with process credit, as far as it is on, [N]."""
+    return [part.graded for part in _shape(config, columns, verdicts, problems)]
 
 
 def group_of_update(config: RunConfig, step: int, is_live: Sequence[bool], epoch: int) -> list[int]:
@@ -245,7 +255,3 @@ def mask_rows(
             )
         )
     ]
-
-
-def _grouped(values: Sequence[float | None], size: int) -> list[list[float | None]]:
-    return [list(values[start : start + size]) for start in range(0, len(values), size)]

@@ -5,6 +5,7 @@ on-policy. G of a prompt's samples are drawn at random, never by their verdict: 
 would bias the baseline.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,28 @@ def draw_batch_prompts(bands: pa.Table, config: RunConfig, first_step: int) -> l
         bands,
         num_prompts=config.train.prompts_per_rollout,
         seed=(config.seed_of("train"), "draw", first_step),
+    )
+
+
+def draw_further_prompts(
+    bands: pa.Table, config: RunConfig, first_step: int, count: int, taken: Collection[str]
+) -> list[str]:
+    """At most `count` further prompts for a rollout batch that has `taken`, in draw order.
+
+    Args:
+        bands: The `bands` table.
+        config: Reads train.seed.
+        first_step: First optimiser step of the batch.
+        count: How many are wanted; fewer come when fewer have a positive weight.
+        taken: Prompts of the batch.
+    """
+    prompts, weights = bands.column("prompt_id").to_pylist(), bands.column("weight").to_pylist()
+    left = sum(w > 0 and p not in taken for p, w in zip(prompts, weights, strict=True))
+    return draw_prompts(
+        bands,
+        num_prompts=min(count, left),
+        seed=(config.seed_of("train"), "draw", first_step),
+        exclude=taken,
     )
 
 

@@ -5,6 +5,7 @@ Shapes: B groups, G rollouts a group, N = B * G rows, row-major.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ import torch
 from grpo_core.config import RunConfig
 from grpo_core.objective.advantages import configured_advantages, live_groups
 from grpo_core.seeds import generator
+
+T = TypeVar("T")
 
 ZERO_VARIANCE = "zero_variance"
 NULL_REWARD = "null_reward"
@@ -59,14 +62,9 @@ def decide_groups(
         sources: Data source of each group, [B].
         ema_rewards: Running mean reward by source.
     """
-    keyed = graded if filter_key(config) == "graded" else raw
-    decided = [[value for value in group if value is not None] for group in raw]
-    has_signal = live_groups(keyed, tolerance=config.filter.tolerance).tolist()
+    decided = _decided(raw)
     enough = [len(group) >= 2 for group in decided]
-    is_live = [
-        bool(e and (s or not config.filter.zero_variance))
-        for e, s in zip(enough, has_signal, strict=True)
-    ]
+    is_live = live_flags(config, raw=raw, graded=graded)
     running = torch.tensor([ema_rewards.get(source, float("nan")) for source in sources])
     advantages = configured_advantages(
         shaped, config.advantage, config.loss, sources=sources, ema_baseline=running
@@ -82,6 +80,22 @@ def decide_groups(
         all_solved=[bool(group) and min(group) >= 1.0 for group in decided],
         all_unsolved=[bool(group) and max(group) < 1.0 for group in decided],
     )
+
+
+def live_flags(config: RunConfig, *, raw: Rewards, graded: Rewards) -> list[bool]:
+    """Whether each group carries loss: two decided rewards at least, and not all equal, [B].
+
+    Args:
+        config: Reads filter.
+        raw: Verdict rewards, [B, G].
+        graded: With process credit, [B, G].
+    """
+    keyed = graded if filter_key(config) == "graded" else raw
+    has_signal = live_groups(keyed, tolerance=config.filter.tolerance).tolist()
+    return [
+        bool(len(group) >= 2 and (signal or not config.filter.zero_variance))
+        for group, signal in zip(_decided(raw), has_signal, strict=True)
+    ]
 
 
 def filter_key(config: RunConfig) -> str:
@@ -128,6 +142,15 @@ def next_ema_rewards(
                 decay * before[source] + (1 - decay) * mean if source in before else mean
             )
     return after
+
+
+def by_group(values: Sequence[T], size: int) -> list[list[T]]:
+    """Row-major values [N] as [B][G]."""
+    return [list(values[start : start + size]) for start in range(0, len(values), size)]
+
+
+def _decided(raw: Rewards) -> list[list[float]]:
+    return [[value for value in group if value is not None] for group in raw]
 
 
 def _drop_reason(value: float | None, *, live: bool, enough: bool) -> str | None:

@@ -4,7 +4,8 @@ Unit of work is the rollout batch with its optimiser steps. Its rollouts are per
 first update; a killed run loads the last state and replays the persisted batches behind it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from grpo_core.config import RunConfig
+from grpo_core.config.data import VariantsConfig
 from grpo_core.objective.kl_control import next_control
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime
@@ -24,8 +26,9 @@ from grpo_core.store.ref_rows import RefRow
 from grpo_core.store.schemas import EVENTS, STEPS
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
-from grpo_core.training.first_batch import draw_batch_prompts
+from grpo_core.training.first_batch import draw_batch_prompts, draw_further_prompts
 from grpo_core.training.groups import filter_key, next_ema_rewards
+from grpo_core.training.refill import SampledBatch, refill_events, sample_batch
 from grpo_core.training.state import TrainerState, save_state
 from grpo_core.training.step_rows import StepFacts, rollout_metrics, step_row
 from grpo_core.training.tensors import TrainRow, needs_pieces
@@ -113,7 +116,8 @@ class PhaseTrainer:
         rows = self._train_rows(rollouts)
         hit_rate = self._hit_rate(before)
         metrics = rollout_metrics(rollouts, self.config.train.group_size, filter_key(self.config))
-        steps, events = [], []
+        steps = []
+        events = refill_events(self.config, rollouts, self.plan.phase, step)
         for offset in range(self.steps_per_batch):
             facts = self._facts(batch, step + offset, offset, hit_rate)
             update = self._update(rows, step, offset, facts)
@@ -125,7 +129,7 @@ class PhaseTrainer:
             self._advance(facts.step, update)
         self._remember_rewards(rollouts)
         table = pa.Table.from_pylist(steps, schema=STEPS.schema)
-        self.partial.write("events", batch, pa.Table.from_pylist(events, schema=EVENTS.schema))
+        self.partial.write("events", batch, _event_table(events))
         self.partial.write("steps", batch, table)
         return table
 
@@ -144,31 +148,46 @@ class PhaseTrainer:
 
     def _collect(self, batch: int, step: int) -> pa.Table:
         facts = BatchFacts(step=step, beta=self.state.kl.beta, ema_rewards=self.state.ema_rewards)
-        groups = self._draw(batch, step)
-        verdicts = None
         if batch == 0 and self.plan.persisted is not None:
-            completions, verdicts = persisted_batch(*self.plan.persisted)
+            sampled = self._persisted(step, *self.plan.persisted)
         else:
-            completions = self.collector.sample(groups, step=step)
-            self.generated_tokens += sum(completions["num_completion_tokens"])
+            sampled = self._sample(step)
         if needs_pieces(self.config):
-            pieces = [self._pieces(ids) for ids in completions["completion_token_ids"]]
+            pieces = [self._pieces(ids) for ids in sampled.completions["completion_token_ids"]]
             facts = replace(facts, pieces=pieces)
-        return self.collector.finish(groups, completions, verdicts, facts)
+        return self.collector.finish(sampled.groups, sampled.completions, sampled.verdicts, facts)
 
-    def _draw(self, batch: int, step: int) -> list[PlannedGroup]:
-        variants = self.config.variants
-        is_persisted = batch == 0 and self.plan.persisted is not None
-        if is_persisted:  # the prefilter sampled the original problems, without suffixes
-            variants = variants.model_copy(update={"draw_share": 0.0, "suffix_share": 0.0})
+    def _persisted(self, step: int, samples: pa.Table, verdicts: pa.Table) -> SampledBatch:
+        """What the prefilter sampled: the original problems, without suffixes."""
+        variants = self.config.variants.model_copy(update={"draw_share": 0.0, "suffix_share": 0.0})
+        prompt_ids = draw_batch_prompts(self.plan.bands, self.config, step)
+        return SampledBatch(
+            self._groups(prompt_ids, step, variants), *persisted_batch(samples, verdicts)
+        )
+
+    def _sample(self, step: int) -> SampledBatch:
+        def draw_more(count: int, taken: Collection[str], first: int) -> list[PlannedGroup]:
+            more = draw_further_prompts(self.plan.bands, self.config, step, count, taken)
+            return self._groups(more, step, self.config.variants, first)
+
+        prompt_ids = draw_batch_prompts(self.plan.bands, self.config, step)
+        groups = self._groups(prompt_ids, step, self.config.variants)
+        sampled = sample_batch(self.config, self.collector, groups, draw_more, step=step)
+        self.generated_tokens += sum(sampled.completions["num_completion_tokens"])
+        return sampled
+
+    def _groups(
+        self, prompt_ids: Sequence[str], step: int, variants: VariantsConfig, first: int = 0
+    ) -> list[PlannedGroup]:
         plans = draw_groups(
-            draw_batch_prompts(self.plan.bands, self.config, step),
+            prompt_ids,
             variants=_variant_ids(self.plan.variants),
             suffix_ids=select_suffixes(variants, SUFFIXES),
             group_size=self.config.train.group_size,
             variant_share=variants.draw_share,
             suffix_share=variants.suffix_share,
             seed=(self.config.seed_of("train"), "groups", step),
+            first_group=first,
         )
         return [
             PlannedGroup(plan, self._problem(plan.prompt_id, plan.variant_id)) for plan in plans
@@ -299,11 +318,20 @@ def _variant_ids(variants: Mapping[str, Sequence[Problem]]) -> dict[str, list[st
     }
 
 
+def _event_table(events: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The events with their numbers within each step."""
+    seen: Counter[int] = Counter()
+    rows = []
+    for event in events:
+        rows.append({**event, "event_index": seen[event["step"]]})
+        seen[event["step"]] += 1
+    return pa.Table.from_pylist(rows, schema=EVENTS.schema)
+
+
 def _empty_step_event(facts: StepFacts) -> dict[str, Any]:
     return {
         "phase": facts.phase,
         "step": facts.step,
-        "event_index": 0,
         "kind": "empty_step",
         "before": None,
         "after": None,

@@ -33,6 +33,13 @@ def test_plan_of_one_stage_shows_only_that(lake: str) -> None:
     assert "eval_samples" not in done.output
 
 
+def test_plan_says_which_field_keys_what() -> None:
+    lines = {line.split()[0]: line for line in _grpo("plan", "--why-fields").output.splitlines()}
+    assert lines["bands.hard_max"].split()[1:] == ["bands"]
+    assert lines["execution.threads"].split()[1:] == ["execution"]
+    assert lines["model.path"].split()[1:] == ["by", "digest"]
+
+
 def test_sql_in_every_format(lake: str, tmp_path: Path) -> None:
     query = "select 1 as one, 'x' as letter"
     assert _grpo("sql", query, "--lake", lake, "--format", "csv").output == "one,letter\n1,x\n"

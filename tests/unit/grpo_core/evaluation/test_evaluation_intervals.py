@@ -22,6 +22,7 @@ def test_it_is_near_the_normal_interval_for_many_prompts():
     assert found.high == pytest.approx(values.mean() + half, abs=0.05 * half)
 
 
+@pytest.mark.slow
 def test_it_covers_the_truth_about_as_often_as_it_says():
     generator = np.random.default_rng(2)
     trials = generator.binomial(8, generator.beta(1, 2, (200, 60))) / 8

@@ -1,5 +1,6 @@
 """Two gloo processes against one: the same weights after steps of plain gradient descent."""
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import multiprocessing
@@ -94,6 +95,7 @@ def run_rank(rank, store, results):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_ranks_train_the_same_weights_as_one(tmp_path):
     torch.set_num_threads(1)
     results = tmp_path / "weights.pt"

@@ -72,6 +72,8 @@ TRAIN = {"train/1", "train/2", "train/3"}
         ("execution.threads=1", set()),
         ("evaluate.ks=[1]", set()),
         ("loss.sampler_correction=token_truncated", TRAIN),
+        ("filter.refill_rounds=2", TRAIN),
+        ("filter.refill_rounds=0", set()),
     ],
 )
 def test_a_field_invalidates_what_it_names(override: str, labels: set[str]) -> None:
@@ -109,14 +111,15 @@ def test_execution_fields_are_in_no_key() -> None:
 def test_every_keyed_leaf_is_in_a_key_of_the_kinds_that_it_names() -> None:
     config = load_config("tiny")
     nodes = graph().nodes
-    for path, field, _ in leaves(config):
+    for path, field, value in leaves(config):
+        is_absent = value == (field.json_schema_extra or {}).get("absent", ...)
         for kind in declared_kinds(field) or ():
             name = path
             if path.startswith("train.phases."):
                 name = "phase." + path.rsplit(".", 1)[1]
             holders = [node for node in nodes if node.kind == kind]
             assert holders, (path, kind)
-            assert all(name in node.fields for node in holders), (path, kind)
+            assert all((name in node.fields) != is_absent for node in holders), (path, kind)
 
 
 def test_nodes_come_after_their_inputs() -> None:

@@ -49,6 +49,7 @@ def ending_policy():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_length", [True, False])
 def test_a_compacted_batch_gives_the_rows_that_single_rows_give(ending_policy, same_length):
     lengths = [9] * 6 if same_length else [3, 9, 4, 20, 1, 13]

@@ -215,3 +215,20 @@ def test_checkpoints_load_with_transformers(finished: tuple[Path, Results]) -> N
     directory = lake.store.generation("train", node.key, node.content).directory("checkpoint")
     assert AutoModelForCausalLM.from_pretrained(directory).num_parameters() > 0
     assert AutoTokenizer.from_pretrained(directory).eos_token_id is not None
+
+
+def test_dynamic_sampling_fills_batches_and_says_so(lake_copy: Path, run_mini: Run) -> None:
+    results = run_mini(lake_copy, "filter.refill_rounds=3", name="refilled")
+    assert "samples" not in computed(results)
+    lake = Lake(lake_copy)
+    train = results["train/2"]
+    artifact = lake.store.generation(StageName.TRAIN, train.key, train.content)
+    events = [e for e in artifact.table("events").to_pylist() if e["kind"] == "refill"]
+    assert events
+    assert all(event["after"] >= event["before"] for event in events)
+    rollouts = artifact.table("rollouts", ["step", "group", "prompt_id"]).to_pylist()
+    step = events[0]["step"]
+    groups = {row["group"]: row["prompt_id"] for row in rollouts if row["step"] == step}
+    assert sorted(groups) == list(range(len(groups)))
+    assert len(groups) > 8
+    assert len(set(groups.values())) == len(groups)

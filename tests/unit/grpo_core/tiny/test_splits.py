@@ -56,10 +56,12 @@ def test_every_split_has_every_length(splits: dict[str, list[Problem]]) -> None:
         assert all(lengths.count(length) > len(problems) / 8 for length in (1, 2, 3, 4))
 
 
+@pytest.mark.slow
 def test_another_seed_makes_other_problems(splits: dict[str, list[Problem]]) -> None:
     assert draw_splits(seed=1)["test"] != splits["test"]
 
 
+@pytest.mark.slow
 def test_the_warm_start_sees_no_shipped_problem(splits: dict[str, list[Problem]]) -> None:
     shipped = {normalised(problem.question) for split in splits.values() for problem in split}
     shown = islice(draw_demonstrations(Carelessness(), seed=0), 3000)

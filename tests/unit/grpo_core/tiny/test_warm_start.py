@@ -22,6 +22,7 @@ def losses(seed: int, tokenizer: PreTrainedTokenizerFast) -> list[float]:
     return list(train(build_model(tokenizer, seed), tokenizer, SHORT, seed))
 
 
+@pytest.mark.slow
 def test_a_few_steps_reduce_the_loss_and_repeat(tokenizer: PreTrainedTokenizerFast) -> None:
     first = losses(0, tokenizer)
     assert first[-2] < first[0] - 0.5

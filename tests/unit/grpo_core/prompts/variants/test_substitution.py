@@ -181,6 +181,7 @@ def evaluate(expression: str) -> Fraction:
     return value(ast.parse(expression, mode="eval").body)
 
 
+@pytest.mark.slow
 def test_shipped_problems():
     rows = [json.loads(line) for line in SHIPPED.read_text().splitlines()[:200]]
     parents = []
