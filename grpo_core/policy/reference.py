@@ -60,9 +60,7 @@ class Reference:
     misses: int = 0
     _loaded: tuple[Any, Head] | None = field(default=None, repr=False)
     _is_proven: bool = field(default=False, repr=False)
-    _last: tuple[tuple[str, ...], RefRead] = field(
-        default=((), RefRead([], [], [])), repr=False
-    )
+    _last: tuple[tuple[str, ...], RefRead] = field(default=((), RefRead([], [], [])), repr=False)
 
     @classmethod
     def open(

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.planning.graph import Node
+from grpo_core.policy.origins import Scorer
 from grpo_core.store.artifacts import Artifact
 from grpo_core.store.lake import Lake
 from grpo_core.store.partials import Partial
@@ -29,10 +30,18 @@ class Timed:
 
 @dataclass
 class Timings:
-    """Where seconds and tokens of one artefact went, by part."""
+    """Where seconds and tokens of one artefact went, by part.
 
-    seconds: dict[str, float] = field(default_factory=dict)
-    tokens: dict[str, int] = field(default_factory=dict)
+    Args:
+        partial: Keeps them in case that the attempt is killed; earlier attempts' are taken over.
+    """
+
+    partial: Partial
+    total_tokens: int = 0
+    """Tokens that this attempt generated."""
+
+    def __post_init__(self) -> None:
+        self.seconds, self.tokens = self.partial.read_timings()
 
     @contextmanager
     def part(self, name: str) -> Iterator[Timed]:
@@ -44,11 +53,8 @@ class Timings:
             elapsed = time.perf_counter() - started
             self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
             self.tokens[name] = self.tokens.get(name, 0) + timed.tokens
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens generated in all parts."""
-        return sum(self.tokens.values())
+            self.total_tokens += timed.tokens
+            self.partial.write_timings(self.seconds, self.tokens)
 
     def table(self) -> pa.Table:
         """The side table `timings`."""
@@ -75,6 +81,8 @@ class MakeContext:
         progress: Where to report.
         timings: Where seconds and tokens are counted.
         run: Name of the run.
+        attempt: Its attempt.
+        is_forced: The artefact is made again although it was there.
         fork: The fork record of the attempt, when the run starts from another run's state.
     """
 
@@ -87,7 +95,14 @@ class MakeContext:
     progress: ProgressLog
     timings: Timings
     run: str
+    attempt: int
+    is_forced: bool
     fork: Mapping[str, Any] | None
+
+    @property
+    def scorer(self) -> Scorer:
+        """Who asks for reference log-probs."""
+        return Scorer(self.run, self.attempt, self.node.label, self.key, self.is_forced)
 
     def report(
         self, done: int, total: int, unit: str, figures: dict[str, float] | None = None

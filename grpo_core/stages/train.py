@@ -173,6 +173,7 @@ def _trainer(
             context.lake.root,
             weights=node.externals["reference"],
             tokenizer=node.externals["tokenizer"],
+            scorer=context.scorer,
         )
     is_reference = config.model.reference in ("", config.model.path)
     collector = Collector(
@@ -232,6 +233,7 @@ def _made(context: MakeContext, plan: PhasePlan) -> Made:
             "rollouts": context.partial.read_all("rollouts"),
             "steps": steps,
             "events": context.partial.read_all("events"),
+            "ref_reads": context.partial.read_all("ref_reads"),
         },
         directories={CHECKPOINT: final / CHECKPOINT, STATE: final / STATE},
         side_directories={f"states/{step:06d}": path for step, path in kept.items()},

@@ -5,15 +5,16 @@ ref_logprobs/<fingerprint>/fingerprint.json    what the log-probs were computed 
 ref_logprobs/<fingerprint>/part-….parquet      rows; immutable, see `ref_parts`
 ref_logprobs/<fingerprint>/part-….index.npy    key index of the part
 ref_logprobs/<fingerprint>/merging.json        parts that a merge is replacing, while it does
+ref_logprobs/<fingerprint>/replaced.json       parts that were replaced: unread, removed later
 ```
 
 Appending takes the cache's lock, drops rows that appeared meanwhile and renames a part into place.
-Eight parts of one size become one, so that files stay large; readers need no lock, because a part
-is removed only after the one that replaces it is there, and a reader that finds it gone looks
-again.
+Eight parts of one size become one, so that files stay large; readers need no lock, because parts
+that were replaced stay for ten minutes, and a reader that finds one gone looks again.
 """
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +50,9 @@ logger = logging.getLogger(__name__)
 MERGED_PARTS = 8
 BYTES_PER_PART = 128 << 20
 """No merge makes a larger part, so that a merge fits into memory."""
-_MERGING = "merging.json"
+REPLACED_SECONDS = 600
+"""How long a replaced part stays for queries that have listed it."""
+_MERGING, _REPLACED = "merging.json", "replaced.json"
 _TRIES = 5
 """How often a reader looks again when a merge removes the parts that it is reading."""
 
@@ -203,7 +206,7 @@ class RefLogprobCache:
 
     def _load_indices(self) -> dict[str, Index]:
         """Part name → its index, in order of writing; reads only parts that are new."""
-        names = sorted(path.stem for path in self.directory.glob("part-*.parquet"))
+        names = list_parts(self.directory)
         known = {name: self._indices[name] for name in names if name in self._indices}
         for name in names:
             if name not in known and name not in self._unusable:
@@ -276,7 +279,7 @@ class RefLogprobCache:
         merging = self.directory / _MERGING
         write_json(merging, {"parts": list(names), "before": sorted(self._indices)})
         self._append([table], sequence=number)
-        self._remove(names)
+        self._retire(names)
         merging.unlink()
 
     def _finish_merge(self) -> None:
@@ -287,14 +290,22 @@ class RefLogprobCache:
         record = read_json(merging)
         present = {path.stem for path in self.directory.glob("part-*.parquet")}
         if present - set(record["before"]):  # the merged part was renamed into place
-            self._remove(record["parts"])
+            self._retire(record["parts"])
         merging.unlink()
 
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
+    def _retire(self, names: Sequence[str]) -> None:
+        """List parts as replaced; those that were replaced long ago go."""
+        now = time.time()
+        replaced = {**read_replaced(self.directory), **dict.fromkeys(names, now)}
+        kept = {}
+        for name, since in replaced.items():
             self._indices.pop(name, None)
+            if abs(now - since) < REPLACED_SECONDS:
+                kept[name] = since
+                continue
             (self.directory / f"{name}.index.npy").unlink(missing_ok=True)
             (self.directory / f"{name}.parquet").unlink(missing_ok=True)
+        write_json(self.directory / _REPLACED, kept)
 
     def _set_aside(self, name: str, error: ArtifactError) -> None:
         """Never use a damaged part again; its rows are computed again, its bytes are kept."""
@@ -347,6 +358,19 @@ def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
             f"{path.parent} was made by another reference: {', '.join(changed)} differ",
             hint="the cache belongs to another model, tokenizer or dtype; remove the directory",
         )
+
+
+def list_parts(directory: Path) -> list[str]:
+    """Names of the parts in force, in order of writing."""
+    replaced = read_replaced(directory)
+    names = (path.stem for path in directory.glob("part-*.parquet"))
+    return sorted(name for name in names if name not in replaced)
+
+
+def read_replaced(directory: Path) -> dict[str, float]:
+    """Parts that a merge replaced → when."""
+    path = directory / _REPLACED
+    return dict(read_json(path)) if path.is_file() else {}
 
 
 def _sequence(name: str) -> int:

@@ -123,7 +123,7 @@ def _make_table(keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: st
     starts = offsets[:-1][lengths > 0]
 
     def each(reduce: np.ufunc, dtype: type) -> npt.NDArray[np.floating]:
-        result = np.zeros(len(keys), dtype=dtype)
+        result: npt.NDArray[np.floating] = np.zeros(len(keys), dtype=dtype)
         if starts.size:
             result[lengths > 0] = reduce.reduceat(flat, starts, dtype=dtype)
         return result
@@ -264,6 +264,18 @@ def _take(
     for slot, line, writer in zip(slots, lines, taken.column("scored_by").to_pylist(), strict=True):
         rows.logprobs[slot] = line
         rows.scored_by[slot] = writer
+
+
+def ends_as_parquet(path: Path) -> bool:
+    """Whether a regular file ends with Parquet's magic number, which a torn one does not."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        with path.open("rb") as stream:
+            stream.seek(-4, os.SEEK_END)
+            return stream.read() == b"PAR1"
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -23,6 +23,7 @@ __all__ = [
     "EVAL_VERDICTS",
     "EVENTS",
     "PROMPTS",
+    "REF_READS",
     "REF_RECEIPTS",
     "ROLLOUTS",
     "SAMPLES",
@@ -280,6 +281,23 @@ EVENTS = TableSpec(
     sort=("phase", "step", "event_index"),
 )
 
+REF_READS = TableSpec(
+    name="ref_reads",
+    grain="one origin of the reference log-probs of one optimiser step; step 0 is stage ref-logp",
+    schema=pa.schema(
+        [
+            required("phase", pa.int32()),
+            required("step", pa.int64()),
+            required("origin", pa.string()),
+            required("num_rows", pa.int64()),
+            required("num_tokens", pa.int64()),
+            required("seconds", pa.float64()),
+        ]
+    ),
+    sort=("phase", "step", "origin"),
+    in_digest=False,
+)
+
 AUDIT_RESULTS = TableSpec(
     name="audit_results",
     grain="one audit",
@@ -324,6 +342,7 @@ TABLES: dict[str, TableSpec] = {
         EVAL_SAMPLES,
         EVAL_VERDICTS,
         EVENTS,
+        REF_READS,
         AUDIT_RESULTS,
         TIMINGS,
     )

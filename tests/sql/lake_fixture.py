@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
+from grpo_core.store.ref_parts import SCHEMA as REF_LOGPROBS
 from grpo_core.store.schemas import TABLES
 
 Row = dict[str, Any]
@@ -45,6 +46,7 @@ class LakeFixture:
     nodes: dict[str, dict[str, list[Row]]] = field(default_factory=dict)
     damaged: list[DamagedEntry] = field(default_factory=list)
     written: dict[tuple[str, str], tuple[Path, ...]] = field(default_factory=dict)
+    ref_rows: list[Row] = field(default_factory=list)
 
     def rows(self, label: str, table: str) -> list[Row]:
         return self.nodes[label][table]
@@ -74,7 +76,15 @@ class LakeFixture:
             self.written |= {(label, name): paths for name, paths in files.items()}
             entries.append(CatalogEntry(kind, STAGES[kind], key, content, True, files))
             used.append(self._used(label, kind, key, content))
-        return Catalog(tuple(entries), tuple(self.damaged), tuple(used), {})
+        return Catalog(
+            tuple(entries), tuple(self.damaged), tuple(used), {}, (self._write_cache(directory),)
+        )
+
+    def _write_cache(self, directory: Path) -> Path:
+        path = directory / "ref_logprobs" / "fingerprint" / "part-00000000-0.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(self.ref_rows, REF_LOGPROBS), path)
+        return path
 
     def _used(self, label: str, kind: str, key: str, content: str) -> RunArtifact:
         timings = self.nodes[label]["timings"]
@@ -155,7 +165,13 @@ def make_lake(
             "after": 1e-3,
             "reason": "warm-up finished",
         }
-        lake.nodes[f"train/{phase}"] = {"rollouts": rollouts, "steps": steps, "events": [event]}
+        lake.nodes[f"train/{phase}"] = {
+            "rollouts": rollouts,
+            "steps": steps,
+            "events": [event],
+            "ref_reads": maker.reads(steps),
+        }
+        lake.ref_rows += [maker.cached(row) for row in rollouts]
         before = lake.rows(f"bands/{phase - 1}", "bands")
         lake.nodes[f"bands/{phase}"] = {"bands": [{**row, "phase": phase} for row in before]}
     for phase in range(len(budgets) + 1):
@@ -312,6 +328,35 @@ class _Maker:
             }
             for row in samples
         ]
+
+    def reads(self, steps: list[Row]) -> list[Row]:
+        return [
+            {
+                "phase": row["phase"],
+                "step": row["step"],
+                "origin": origin,
+                "num_rows": row["num_rollouts"] // 2,
+                "num_tokens": row["num_live_tokens"] // 2,
+                "seconds": 0.25,
+            }
+            for row in steps
+            for origin in ("scored", "prefilter")
+        ]
+
+    def cached(self, rollout: Row) -> Row:
+        old = np.asarray(rollout["old_logprobs"], np.float32)
+        values = (old.astype(np.float64) - 0.1 / max(old.size, 1)).astype(np.float32)
+        fields = logprob_fields("ref", values)
+        return {
+            "row_key": rollout["ref_row_key"],
+            "num_completion_tokens": old.size,
+            "logprobs": fields["ref_logprobs"],
+            "logprob_sum": fields["ref_logprob_sum"],
+            "logprob_min": fields["ref_logprob_min"],
+            "logprob_max": fields["ref_logprob_max"],
+            "logprob_nonfinite": 0,
+            "scored_by": "tiny 1 train/1 0",
+        }
 
     def rollouts(
         self, train: list[Row], phase: int, step: int, budget: int, groups: int, updates: int
