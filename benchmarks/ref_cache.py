@@ -223,7 +223,9 @@ def report(work, options):
         ],
         3,
     )
-    table = pa.concat_tables(make_tables([row.key for row in rows], values, "benchmark"))
+    table = pa.concat_tables(
+        make_tables([row.key for row in rows], values, ["benchmark"] * len(rows))
+    )
     write = written(work, table, rows, values, max(options.runs // 2, 1))
     cache = RefLogprobCache(work / "cache", fingerprint())
     part = next(cache.directory.glob("part-*.parquet"))

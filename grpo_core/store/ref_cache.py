@@ -137,11 +137,32 @@ class RefLogprobCache:
             DataContractError: Wrong dtype or length, not finite, above 0, or rounded to bf16.
         """
         check_values(rows, logprobs)
-        fresh = {row.key: values for row, values in zip(rows, logprobs, strict=True)}
+        return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows))
+
+    def take(self, keys: Sequence[str]) -> tuple[list[str], Found]:
+        """The rows that are there, with their keys; for `absorb` on another machine."""
+        found = self._retried(lambda: self._read(keys)) if keys else Found([], [])
+        there = [n for n, values in enumerate(found.logprobs) if values is not None]
+        return [keys[n] for n in there], Found(
+            [found.logprobs[n] for n in there], [found.scored_by[n] for n in there]
+        )
+
+    def absorb(
+        self, keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+    ) -> int:
+        """Append rows that were checked before, unless they are there; returns those written."""
+        at = {key: n for n, key in enumerate(keys)}
         with self._locked("append of reference log-probs"):
-            fresh = self._without_known(fresh)
+            known = set(self.take(list(at))[0])
+            fresh = [n for key, n in at.items() if key not in known]
             if fresh:
-                self._append(make_tables(list(fresh), list(fresh.values()), scored_by))
+                self._append(
+                    make_tables(
+                        [keys[n] for n in fresh],
+                        [logprobs[n] for n in fresh],
+                        [scored_by[n] for n in fresh],
+                    )
+                )
                 self._merge_sizes()
         return len(fresh)
 
@@ -157,6 +178,14 @@ class RefLogprobCache:
                 batch.append(name)
             self._merge(batch)
             return len(before), len(self._load_indices())
+
+    def keys(self) -> list[str]:
+        """Keys of all rows, in order of writing."""
+        return [
+            key
+            for name in self._load_indices()
+            for key in read_keys(self.directory, name, self.fingerprint.digest)
+        ]
 
     @property
     def num_rows(self) -> int:
@@ -225,16 +254,6 @@ class RefLogprobCache:
         except ArtifactError as error:
             self._set_aside(name, error)
             return None
-
-    def _without_known(self, fresh: dict[str, Logprobs]) -> dict[str, Logprobs]:
-        """The rows that no part has; a part whose rows can not be read has none."""
-        keys = list(fresh)
-        found = self._retried(lambda: self._read(keys)) if keys else Found([], [])
-        return {
-            key: fresh[key]
-            for key, values in zip(keys, found.logprobs, strict=True)
-            if values is None
-        }
 
     def _append(self, tables: Iterable[pa.Table], *, sequence: int | None = None) -> str:
         numbers = [_sequence(name) for name in self._indices] or [-1]

@@ -107,16 +107,18 @@ def search(index: Index, keys: Keys) -> npt.NDArray[np.int64]:
 
 
 def make_tables(
-    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: str
+    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
 ) -> Iterator[pa.Table]:
     """Rows of a part, scalars beside each list, in portions of whole row groups."""
     size = GROUPS_AT_ONCE // 4 * ROWS_PER_GROUP
     for start in range(0, len(keys), size):
         part = slice(start, start + size)
-        yield _make_table(keys[part], logprobs[part], scored_by)
+        yield _make_table(keys[part], logprobs[part], scored_by[part])
 
 
-def _make_table(keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: str) -> pa.Table:
+def _make_table(
+    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+) -> pa.Table:
     lengths = np.array([values.size for values in logprobs], dtype=np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     flat = np.concatenate([*logprobs, np.empty(0, np.float32)])
@@ -137,7 +139,7 @@ def _make_table(keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: st
             "logprob_min": each(np.minimum, np.float32),
             "logprob_max": each(np.maximum, np.float32),
             "logprob_nonfinite": np.zeros(len(keys), dtype=np.int32),
-            "scored_by": pa.array([scored_by] * len(keys), pa.string()),
+            "scored_by": pa.array(scored_by, pa.string()),
         },
         schema=SCHEMA,
     )
@@ -264,6 +266,31 @@ def _take(
     for slot, line, writer in zip(slots, lines, taken.column("scored_by").to_pylist(), strict=True):
         rows.logprobs[slot] = line
         rows.scored_by[slot] = writer
+
+
+def check_part(directory: Path, name: str, fingerprint: str) -> None:
+    """Decode a part with its page checksums and compare scalars and index with its rows.
+
+    Raises:
+        ArtifactError: It is damaged; says how.
+        FileNotFoundError: It is missing.
+    """
+    path = directory / f"{name}.parquet"
+    table = read_whole(directory, name, fingerprint)
+    keys = table.column("row_key").to_pylist()
+    column = table.column("logprobs").combine_chunks()
+    borders = column.offsets.to_numpy()
+    values = [column.values.to_numpy()[start:end] for start, end in pairwise(borders.tolist())]
+    again = pa.concat_tables(
+        [SCHEMA.empty_table(), *make_tables(keys, values, table.column("scored_by").to_pylist())]
+    )
+    if not all(np.isfinite(line).all() for line in values):
+        raise ArtifactError(f"{path} holds NaN or infinity")
+    if again != table:
+        raise ArtifactError(f"{path}: length, sum or extremes of a row are not those of its list")
+    index = load_index(directory, name)
+    if index is not None and not np.array_equal(index, build_index(keys)):
+        raise ArtifactError(f"{path}: its index is that of other rows")
 
 
 def ends_as_parquet(path: Path) -> bool:

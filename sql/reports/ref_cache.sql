@@ -20,7 +20,9 @@ select
     state,
     origin,
     cast(sum(num_rows) as bigint) as num_rows,
-    round(sum(num_rows) / nullif(sum(sum(num_rows)) over (partition by run, label), 0), 4) as row_share,
+    round(
+        sum(num_rows) / nullif(sum(sum(num_rows)) over (partition by run, label), 0), 4
+    ) as row_share,
     cast(sum(num_tokens) as bigint) as num_tokens,
     round(sum(seconds), 3) as seconds
 from run_ref_reads
