@@ -132,9 +132,12 @@ def make_lake(
     batches_per_phase: int = 2,
     updates: int = 2,
     seed: int = 0,
+    sample_tokens: int = 16,
+    rollout_tokens: int = 16,
 ) -> LakeFixture:
     """A run with prompts, prefilter, variants, receipts, phases and evaluations."""
     maker = _Maker(np.random.default_rng(seed), group_size)
+    maker.mean_tokens = sample_tokens
     lake = LakeFixture(run)
     prompts = maker.prompts(num_train, num_test)
     train = [row for row in prompts if row["split"] == "train" and not row["duplicate_of"]]
@@ -147,6 +150,7 @@ def make_lake(
     lake.nodes["variants"] = {"variants": maker.variants(train)}
     lake.nodes["ref_logp"] = {"ref_receipts": maker.receipts(samples[:6])}
     step = 1
+    maker.mean_tokens = rollout_tokens
     for phase, budget in enumerate(budgets, start=1):
         rollouts: list[Row] = []
         steps: list[Row] = []
@@ -174,6 +178,7 @@ def make_lake(
         lake.ref_rows += [maker.cached(row) for row in rollouts]
         before = lake.rows(f"bands/{phase - 1}", "bands")
         lake.nodes[f"bands/{phase}"] = {"bands": [{**row, "phase": phase} for row in before]}
+    maker.mean_tokens = sample_tokens
     for phase in range(len(budgets) + 1):
         label = str(phase) if phase else "base"
         evaluated, graded = maker.sampled(test, samples_per_prompt, budgets[-1], 1.1 * phase)
@@ -191,6 +196,7 @@ class _Maker:
         self.rng = rng
         self.group_size = group_size
         self.difficulty: dict[str, float] = {}
+        self.mean_tokens = 16
 
     def prompts(self, num_train: int, num_test: int) -> list[Row]:
         splits = ["train"] * num_train + ["validation"] * 4 + ["test"] * num_test
@@ -243,7 +249,8 @@ class _Maker:
     def completion(self, prompt_id: str, budget: int, skill: float) -> tuple[Row, Row]:
         """Sampling fields and verdict fields of one completion."""
         chance = 1 / (1 + np.exp(self.difficulty[prompt_id] - skill))
-        length = int(np.clip(self.rng.normal(16 + 5 * self.difficulty[prompt_id], 7), 3, 90))
+        centre = self.mean_tokens + 5 * self.difficulty[prompt_id]
+        length = int(np.clip(self.rng.normal(centre, 7), 3, 5 * self.mean_tokens + 10))
         is_cut = length > budget
         length = min(length, budget)
         logprobs = -self.rng.exponential(0.4, length).astype(np.float32)
