@@ -25,7 +25,7 @@ _COUNTED = (
     "grpo_core.store.schemas",
     "grpo_core.store.table_spec",
     "grpo_core.store.columns",
-    "grpo_core.store.ref_cache",
+    "grpo_core.store.ref_rows",
 )
 
 
