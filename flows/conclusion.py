@@ -19,11 +19,12 @@ def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: C
         print_summary(Lake(resolve_path(request.config.execution.lake)), request.run_name, console)
         return 0
     console.print(stage_table(progress))
-    message, _, hint = ended.message.partition("\nhint: ")
+    told, _, _ = ended.message.partition("\nto go on: ")
+    message, _, hint = told.partition("\nhint: ")
     outcomes = {"FAILED": "the run failed", "CANCELLED": "the run was stopped"}
     outcome = outcomes.get(ended.state_type, "the run crashed")
-    told = message and ended.state_type != "CANCELLED"
-    say_error(f"{outcome}: {message}" if told else outcome, hint)
+    is_told = message and (ended.state_type != "CANCELLED" or ended.state_name == "Stopped")
+    say_error(f"{outcome}: {message}" if is_told else outcome, hint)
     say(f"what is complete is kept; to go on: {request.command()}")
     return 1
 

@@ -7,7 +7,9 @@ runs until SIGTERM. `--register-only` registers and ends, for a runner that is a
 import argparse
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from prefect.deployments.runner import RunnerDeployment
 from prefect.runner import Runner
@@ -15,6 +17,8 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.deployment_names import RUNS_AT_A_TIME
 from flows.pipeline import ALL_STAGES, grpo
+from flows.project import this_project
+from flows.server_keeper import keep_server
 from grpo_core.types import StageName
 
 DESCRIPTIONS = {
@@ -31,8 +35,9 @@ DESCRIPTIONS = {
 def make_deployments() -> list[RunnerDeployment]:
     """`full` and one per stage: the same flow with other default stages."""
     named = {"full": ALL_STAGES} | {stage.value: (stage,) for stage in StageName}
+    make: Callable[..., Any] = grpo.to_deployment
     return [
-        grpo.to_deployment(
+        make(
             name,
             parameters={"stages": [stage.value for stage in stages]},
             description=DESCRIPTIONS[stages[0]] if len(stages) == 1 else grpo.description,
@@ -55,6 +60,7 @@ def main() -> None:
     if arguments.ready_file:
         arguments.ready_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     if not arguments.register_only:
+        keep_server(this_project())
         asyncio.run(runner.start())
 
 

@@ -24,6 +24,8 @@ READ_SECONDS = 0.25
 ASK_SECONDS = 1.0
 PICKUP_SECONDS = 90.0
 """A runner that polls takes a run in a few seconds; Prefect's own start of a flow takes 5 more."""
+WORKER_SECONDS = 15.0
+"""How long a run on a work pool waits for a worker to come online."""
 GONE_SECONDS = 20.0
 """How long neither a runner nor a flow process may be seen before the run counts as crashed."""
 SILENT_SERVER_SECONDS = 60.0
@@ -48,8 +50,9 @@ def execute(request: Request, console: Console) -> int:
     path = lake / "runs" / request.run_name / "progress.jsonl"
     offset = path.stat().st_size if path.exists() else 0
     title = f"{request.run_name} {request.target}"
+    tags = [FLOW_NAME, f"run:{request.run_name}", f"preset:{request.preset}"]
     flow_run = client.create_flow_run(
-        f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=[FLOW_NAME]
+        f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=tags
     )
     say(f"flow run {client.url.removesuffix('/api')}/runs/flow-run/{flow_run.id}")
     progress = RunProgress(flow_run.id)
@@ -143,24 +146,31 @@ class Follower:
         """Refuse to wait for a run that nobody will execute."""
         if self.progress.has_started or self.flow_run.state_type != "SCHEDULED":
             return
-        is_alive = find_runner(self.project) is not None
+        pool = self.flow_run.work_pool
+        is_alive = self.client.has_worker(pool) if pool else find_runner(self.project) is not None
         waited = time.monotonic() - self._created_at
         if is_alive and waited < PICKUP_SECONDS:
+            return
+        if pool and not is_alive and waited < WORKER_SECONDS:
             return
         if is_alive and self._is_queued():
             self._created_at = time.monotonic()
             self.view.say(f"waiting: {RUNS_AT_A_TIME} runs are in progress, this one is next")
             return
         self.client.cancel(self.flow_run.id)
+        who = f"a worker of pool {pool!r}" if pool else "the runner"
         why = "did not take it" if is_alive else "is not alive"
+        local = f"`grpo down && grpo up`, then again; its log is {self.project.log('runner')}"
         raise ServiceError(
-            f"the runner {why} within {waited:.0f} s, so the run was cancelled",
-            hint=f"`grpo down && grpo up`, then again; its log is {self.project.log('runner')}",
+            f"{who} {why} within {waited:.0f} s, so the run was cancelled",
+            hint=f"prefect worker start --pool {pool}" if pool else local,
         )
 
     def _check_worker(self) -> None:
         """Runner and flow both killed: nobody else would ever tell the server."""
         if self.flow_run.is_final or self.flow_run.state_type == "SCHEDULED":
+            return
+        if self.flow_run.work_pool:  # it may be on another machine: its heartbeats tell
             return
         if find_runner(self.project) is not None or is_held(run_lock(self.path.parent)):
             self._worked_at = time.monotonic()
@@ -171,7 +181,8 @@ class Follower:
 
     def _is_queued(self) -> bool:
         active = self.client.active_flow_runs(FLOW_NAME)
-        return sum(run.state_type != "SCHEDULED" for run in active) >= RUNS_AT_A_TIME
+        taken = [run for run in active if run.state_type != "SCHEDULED" and not run.work_pool]
+        return len(taken) >= RUNS_AT_A_TIME
 
     def _interrupted(self) -> None:
         if self._interrupts == 1:

@@ -7,24 +7,20 @@ nothing but its lines in the UI.
 
 import contextvars
 import logging
-import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
-from prefect.artifacts import (
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.logging import get_run_logger
 
+from flows.alerts import emit_alert
+from flows.publishing import artifact_key
 from flows.sentences import sentence
-from grpo_core.stages import StageResult
 from grpo_core.store.progress import read_events
 from grpo_core.types import StageName
 
@@ -46,29 +42,6 @@ def forward_progress(directory: Path, stage: StageName) -> Iterator[None]:
     finally:
         forwarder.stopped.set()
         thread.join(timeout=2 * INTERVAL_SECONDS)
-
-
-def publish_table(run: str, result: StageResult) -> None:
-    """Put the stage's nodes and their figures on the run's Artifacts tab."""
-    rows = [
-        {"node": node.label, "state": node.state, "seconds": round(node.seconds, 1)}
-        | {"tokens": node.tokens}
-        | {name: round(value, 4) for name, value in node.figures.items()}
-        for node in result.nodes
-    ]
-    try:
-        create_table_artifact(
-            key=artifact_key(run, result.stage),
-            table=rows,
-            description=f"Stage {result.stage} of run {run}: its artefacts and key figures.",
-        )
-    except httpx.HTTPError as error:
-        get_run_logger().warning("the table of %s is not in the UI: %s", result.stage, error)
-
-
-def artifact_key(run: str, stage: str) -> str:
-    """Key of an artifact: Prefect takes lower-case letters, digits and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{run}-{stage}".lower()).strip("-")
 
 
 class _Forwarder:
@@ -95,6 +68,10 @@ class _Forwarder:
             if event["event"] == "progress":
                 latest[event["label"]] = event
                 continue
+            if event["event"] == "alert":
+                emit_alert(self._path.parent.name, event)
+                self._logger.warning(sentence(event))
+                continue
             if event["event"] == "stage_finished" and latest.pop(event["label"], None):
                 self._update(event["label"], 100.0)
             if (line := sentence(event)) is not None:
@@ -108,11 +85,11 @@ class _Forwarder:
             if label in self._artifacts:
                 update_progress_artifact(self._artifacts[label], progress=percent)
             elif percent < 100.0:
-                created = create_progress_artifact(
+                create: Callable[..., Any] = create_progress_artifact
+                self._artifacts[label] = create(
                     progress=percent,
                     key=artifact_key(self._path.parent.name, label),
                     description=f"{label} of run {self._path.parent.name}",
                 )
-                self._artifacts[label] = created
         except httpx.HTTPError as error:
             self._logger.warning("progress of %s is not in the UI: %s", label, error)

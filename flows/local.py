@@ -17,15 +17,20 @@ from importlib.metadata import version
 from pathlib import Path
 
 from flows.api import ApiClient
+from flows.automations import crash_automation, ensure_automation
 from flows.deployment_names import FLOW_NAME
 from flows.processes import ProcessRecord, read_record, stop_tree
 from flows.project import Project
+from flows.reconcile import reconcile
 from flows.server import (
     FIRST_PORT,
     STOP_SECONDS,
+    client_of,
     find_server,
     log_tail,
     record_process,
+    server_build,
+    server_port,
     spawn,
     start_server,
     wait_healthy,
@@ -68,8 +73,12 @@ def ensure_up(project: Project, notify: Notify) -> ApiClient:
     with _lock(project, notify):
         server = _ensure_server(project, notify)
         project.write_profile(server.address)
+        client = client_of(project, server)
+        ensure_automation(client, crash_automation())
+        for line in reconcile(project, client, has_runner=find_runner(project) is not None):
+            notify(line)
         _ensure_runner(project, server, notify)
-    return ApiClient(server.address)
+    return client
 
 
 def down(project: Project, notify: Notify) -> None:
@@ -89,7 +98,7 @@ def down(project: Project, notify: Notify) -> None:
 def status(project: Project) -> Status:
     """Look, change nothing."""
     server, runner = find_server(project), find_runner(project)
-    if server is None or not (client := ApiClient(server.address)).is_healthy():
+    if server is None or not (client := client_of(project, server)).is_healthy():
         return Status(server, runner, False, (), ())
     active = [
         f"{run.name} ({run.state_type.lower()})" for run in client.active_flow_runs(FLOW_NAME)
@@ -119,8 +128,8 @@ def build_of_code() -> str:
 
 def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
     server = find_server(project)
-    if server is not None and server.build != version("prefect"):
-        notify(f"restarting the Prefect server: Prefect is now {version('prefect')}")
+    if server is not None and server.build != server_build(project):
+        notify("restarting the Prefect server: Prefect or its settings have changed")
         _stop(project, "runner", RUNNER_STOP_SECONDS, notify)
         _stop(project, "server", STOP_SECONDS, notify)
         server = None
@@ -131,11 +140,9 @@ def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
     started = time.monotonic()
     server = start_server(project)
     notify(f"server answers at {server.address} after {time.monotonic() - started:.0f} s")
-    port = int(server.address.rsplit(":", 1)[1].removesuffix("/api"))
-    if port != FIRST_PORT:
-        notify(
-            f"port {FIRST_PORT} is taken, so it is {port}; elsewhere than in {project.root} type:"
-        )
+    port, wanted = server_port(server), project.server_settings().port or FIRST_PORT
+    if port != wanted:
+        notify(f"port {wanted} is taken, so it is {port}; elsewhere than in {project.root} type:")
         notify(f"export PREFECT_API_URL={server.address}")
     return server
 
@@ -144,7 +151,8 @@ def _ensure_runner(project: Project, server: ProcessRecord, notify: Notify) -> N
     runner, build = find_runner(project), build_of_code()
     if runner is not None and (runner.address, runner.build) == (server.address, build):
         return
-    if runner is not None and runner.address == server.address and _is_busy(server):
+    is_busy = runner is not None and _is_busy(client_of(project, server))
+    if runner is not None and runner.address == server.address and is_busy:
         notify("the code has changed; the busy runner stays, its deployments are registered anew")
         _register(project, server)
         ProcessRecord(runner.pid, runner.birth, runner.address, build).write(
@@ -190,8 +198,8 @@ def _register(project: Project, server: ProcessRecord) -> None:
         raise ServiceError(f"the deployments could not be registered:\n{done.stderr[-2000:]}")
 
 
-def _is_busy(server: ProcessRecord) -> bool:
-    return bool(ApiClient(server.address).active_flow_runs(FLOW_NAME))
+def _is_busy(client: ApiClient) -> bool:
+    return bool(client.active_flow_runs(FLOW_NAME))
 
 
 def _stop(project: Project, name: str, grace_seconds: float, notify: Notify) -> bool:

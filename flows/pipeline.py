@@ -6,20 +6,26 @@ name of the stage to run first.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Crashed, Failed
 
+from flows.alerts import emit_completed
 from flows.deployment_names import FLOW_NAME
 from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
-from flows.request import default_run_name
+from flows.project import this_project
+from flows.request import command_of, default_run_name
 from flows.stages import run_stage_task, write_report_task
+from flows.supervisor import has_lost_runner, supervised
 from grpo_core.config import load_config
-from grpo_core.errors import GrpoError
+from grpo_core.errors import GrpoError, RunStoppedError
 from grpo_core.planning.fork import resolve_fork
 from grpo_core.stages import RunSession, lake_root
 from grpo_core.store.lake import Lake
@@ -30,10 +36,15 @@ ALL_STAGES = tuple(StageName)
 _GENERATED_NAME = re.compile(r"[a-z]+-[a-z]+")
 
 
-def run_title(run: str, stages: tuple[str, ...]) -> str:
+def run_title(run: str, stages: Sequence[str]) -> str:
     """Name of a flow run in the UI: the run, and what it covers."""
+    return f"{run} {target_of(stages)}"
+
+
+def target_of(stages: Sequence[str]) -> str:
+    """`full`, or the names of the stages."""
     whole = len(set(stages)) == len(ALL_STAGES)
-    return f"{run} {'full' if whole else '+'.join(str(stage) for stage in stages)}"
+    return "full" if whole else "+".join(str(stage) for stage in stages)
 
 
 def flow_run_title() -> str:
@@ -69,23 +80,51 @@ def grpo(
     calm_expected_errors()
     name = run or default_run_name(preset)
     try:
-        config = load_config(
-            preset, config_file=Path(config_file) if config_file else None, overrides=overrides
-        )
-        chosen = tuple(stage for stage in ALL_STAGES if stage in stages)
-        root = lake_root(config)
-        with RunSession.open(
-            config,
-            root=root,
-            run=name,
-            stages=chosen,
-            force=force,
-            fork=resolve_fork(Lake(root), fork) if fork else None,
-            flow_run=flow_run.id or "",
-        ) as session:
-            states = [run_stage_task(stage, session.directory) for stage in chosen]
-            write_report_task(session.directory)
+        with supervised(this_project().flow_process(str(flow_run.id))):
+            states = _run(name, preset, stages, overrides, config_file, force, fork)
+    except TerminationSignal:
+        if not has_lost_runner():
+            raise
+        why = "the runner was killed, so the run ended; what is complete is kept"
+        return Crashed(message=f"{why}{_way_on()}")
+    except RunStoppedError as stop:
+        return Cancelled(name="Stopped", message=f"{stop}{_way_on()}", data=stop)
     except GrpoError as error:
-        return Failed(message=str(error), data=error)
+        return Failed(message=f"{error}{_way_on()}", data=error)
+    emit_completed(name, target_of(stages))
     reused = sum(state.name == "Reused" for state in states)
     return Completed(message=f"{reused} of {len(states)} stages reused; run {name}")
+
+
+def _run(
+    name: str,
+    preset: str,
+    stages: Sequence[StageName],
+    overrides: Sequence[str],
+    config_file: str,
+    force: Sequence[StageName],
+    fork: str,
+) -> list[State[Any]]:
+    """Run the chosen stages in order; the state of each."""
+    config = load_config(
+        preset, config_file=Path(config_file) if config_file else None, overrides=overrides
+    )
+    chosen = tuple(stage for stage in ALL_STAGES if stage in stages)
+    root = lake_root(config)
+    with RunSession.open(
+        config,
+        root=root,
+        run=name,
+        stages=chosen,
+        force=force,
+        fork=resolve_fork(Lake(root), fork) if fork else None,
+        flow_run=flow_run.id or "",
+    ) as session:
+        states = [run_stage_task(stage, session.directory) for stage in chosen]
+        write_report_task(session.directory)
+    return states
+
+
+def _way_on() -> str:
+    """The command that goes on with this flow run's work."""
+    return f"\nto go on: {command_of(flow_run.parameters)}"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def read_record(path: Path) -> ProcessRecord | None:
 
 def birth_of(pid: int) -> str | None:
     """Moment of birth of a running process, unique over reboots; None when it does not run."""
-    if sys.platform.startswith("linux"):
+    if _is_linux():
         return _birth_from_proc(pid)
     listing = _ps("-p", str(pid), "-o", "stat=", "-o", "lstart=").strip()
     state, _, started = listing.partition(" ")
@@ -78,6 +79,27 @@ def descendants(pid: int) -> list[ProcessRecord]:
     return found
 
 
+def environments(name: str) -> Iterator[tuple[ProcessRecord, str]]:
+    """This user's living processes that have the variable `name`, with its value then."""
+    prefix = f"{name}="
+    for pid, words in _environment_words():
+        values = [word.removeprefix(prefix) for word in words if word.startswith(prefix)]
+        birth = birth_of(pid) if values and pid != os.getpid() else None
+        if birth is not None:
+            yield ProcessRecord(pid, birth, "", ""), values[-1]
+
+
+def stop_all(records: list[ProcessRecord], grace_seconds: float) -> None:
+    """SIGTERM all of them, wait, then SIGKILL those left and everything below."""
+    for record in records:
+        kill(record, signal.SIGTERM)
+    if not wait_gone(records, grace_seconds):
+        left = [record for record in records if record.is_alive()]
+        for member in [*left, *(child for record in left for child in descendants(record.pid))]:
+            kill(member, signal.SIGKILL)
+        wait_gone(records, 5.0)
+
+
 def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
     """SIGTERM the process, wait, then SIGKILL whatever of its tree is left.
 
@@ -87,11 +109,11 @@ def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
     if not record.is_alive():
         return True
     tree = descendants(record.pid)
-    _signal(record, signal.SIGTERM)
+    kill(record, signal.SIGTERM)
     went = wait_gone([record], grace_seconds)
     known = {member.pid: member for member in [*tree, *descendants(record.pid)]}
     for member in (record, *known.values()):
-        _signal(member, signal.SIGKILL)
+        kill(member, signal.SIGKILL)
     wait_gone([record, *known.values()], 5.0)
     return went
 
@@ -106,12 +128,17 @@ def wait_gone(records: list[ProcessRecord], seconds: float) -> bool:
     return True
 
 
-def _signal(record: ProcessRecord, number: signal.Signals) -> None:
+def kill(record: ProcessRecord, number: signal.Signals) -> None:
+    """Send a signal to the very process of `record`, if it still lives."""
     if record.is_alive():
         try:
             os.kill(record.pid, number)
         except ProcessLookupError:
             return
+
+
+def _is_linux() -> bool:
+    return sys.platform.startswith("linux")
 
 
 def _birth_from_proc(pid: int) -> str | None:
@@ -125,7 +152,7 @@ def _birth_from_proc(pid: int) -> str | None:
 
 
 def _parents() -> list[tuple[int, int]]:
-    if not sys.platform.startswith("linux"):
+    if not _is_linux():
         rows = (line.split() for line in _ps("-A", "-o", "pid=", "-o", "ppid=").splitlines())
         return [(int(pid), int(parent)) for pid, parent in rows]
     pairs = []
@@ -137,6 +164,21 @@ def _parents() -> list[tuple[int, int]]:
                 continue
             pairs.append((int(entry.name), int(text[text.rindex(")") + 2 :].split()[1])))
     return pairs
+
+
+def _environment_words() -> Iterator[tuple[int, list[str]]]:
+    if not _is_linux():
+        for line in _ps("-x", "-E", "-ww", "-o", "pid=", "-o", "command=").splitlines():
+            pid, *words = line.split()
+            yield int(pid), words
+        return
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                data = (entry / "environ").read_bytes()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            yield int(entry.name), data.decode(errors="replace").split("\0")
 
 
 def _ps(*arguments: str) -> str:

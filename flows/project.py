@@ -6,16 +6,19 @@ typed by hand in the project's root gets them from `prefect.toml` and, for the a
 server, from the profile that `write_profile` keeps up to date.
 """
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.server_settings import ServerSettings, read_server_settings
 from grpo_core.paths import PROJECT_ROOT
 
 PROFILE = "grpo"
 
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
@@ -67,6 +70,10 @@ class Project:
         """Record of the process that is the `server` or the `runner`."""
         return self.state / f"{name}.json"
 
+    def flow_process(self, flow_run_id: str) -> Path:
+        """Record of the process that executes a flow run on this machine, while it does."""
+        return self.state / "flow-runs" / f"{flow_run_id}.json"
+
     def prepare(self) -> None:
         """Make the directories."""
         self.home.mkdir(parents=True, exist_ok=True)
@@ -79,16 +86,29 @@ class Project:
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         environment["PREFECT_HOME"] = str(self.home)
         environment["PREFECT_PROFILES_PATH"] = str(self.profiles)
+        environment |= self.server_settings().environment()
         if api_url is not None:
             environment["PREFECT_API_URL"] = api_url
             environment["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = _own_pages(api_url)
         return environment
 
+    def server_settings(self) -> ServerSettings:
+        """What the user set for the server, or the defaults.
+
+        Raises:
+            ConfigError: The file says something that it can not.
+        """
+        return read_server_settings(self.state / "server.toml")
+
     def write_profile(self, api_url: str | None) -> None:
         """Tell `prefect` commands typed in the root where the server is; None: nowhere."""
         line = f'PREFECT_API_URL = "{api_url}"\n' if api_url else ""
+        password = self.server_settings().api_auth
+        if api_url and password:
+            line += f"PREFECT_API_AUTH_STRING = {json.dumps(password)}\n"
         text = f'active = "{PROFILE}"\n\n[profiles.{PROFILE}]\n{line}'
         draft = self.profiles.with_suffix(".tmp")
+        draft.touch(mode=0o600)
         draft.write_text(text, encoding="utf-8")
         draft.replace(self.profiles)
 

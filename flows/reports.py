@@ -9,10 +9,21 @@ from grpo_core.config import config_from_dict
 from grpo_core.errors import DataContractError
 
 if TYPE_CHECKING:
+    from grpo_core.config import RunConfig
+    from grpo_core.reporting.summary import RunSummary
     from grpo_core.store.lake import Lake
     from grpo_core.store.results import AuditResult
 
 REPORT_NAME = "report.html"
+
+
+def config_of_run(lake: "Lake", run: str) -> "RunConfig":
+    """The resolved configuration of the latest attempt of `run`.
+
+    Raises:
+        DataContractError: There is no such run.
+    """
+    return config_from_dict(_config(lake, run))
 
 
 def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditResult]":
@@ -24,7 +35,7 @@ def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditRe
     from grpo_core.audits import audit_run
     from grpo_core.stages.audit import audit_params
 
-    config = config_from_dict(_config(lake, run))
+    config = config_of_run(lake, run)
     return audit_run(lake.catalog(run), run, audit_params(config), deep=deep)
 
 
@@ -44,22 +55,32 @@ def make_report(lake: "Lake", run: str) -> Path:
     return path
 
 
-def print_summary(lake: "Lake", run: str, console: Console) -> None:
-    """Print what the run cost, how hard its problems are and what it gained."""
-    from grpo_core.reporting.summary import final_summary, render_summary
+def summary_of_run(lake: "Lake", run: str) -> "RunSummary":
+    """What the run cost, how hard its problems are and what it gained.
+
+    Raises:
+        DataContractError: There is no such run.
+    """
+    from grpo_core.reporting.summary import final_summary
     from grpo_core.store.warehouse import Warehouse
 
     path = lake.run_directory(run) / REPORT_NAME
     evaluate = config_from_dict(_config(lake, run)).evaluate
     with Warehouse(lake.catalog(run)) as warehouse:
-        summary = final_summary(
+        return final_summary(
             warehouse,
             run,
             report=path if path.is_file() else None,
             ks=evaluate.ks,
             confidence=evaluate.confidence,
         )
-    render_summary(summary, console)
+
+
+def print_summary(lake: "Lake", run: str, console: Console) -> None:
+    """Print the summary of the run."""
+    from grpo_core.reporting.summary import render_summary
+
+    render_summary(summary_of_run(lake, run), console)
 
 
 def _config(lake: "Lake", run: str) -> dict[str, object]:

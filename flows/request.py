@@ -1,7 +1,7 @@
 """What the command line asks for, checked before anything starts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -116,6 +116,22 @@ def make_request(
 def default_run_name(preset: str) -> str:
     """Name of a run that was given none: the preset's, in letters that a run name takes."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", preset)
+
+
+def command_of(parameters: Mapping[str, Any]) -> str:
+    """The command that does what a flow run with these parameters did."""
+    stages = parameters.get("stages") or tuple(StageName)
+    config_file = parameters.get("config_file")
+    target = FULL if len(stages) > 1 else str(StageName(stages[0]))
+    return Request(
+        target=target,
+        preset=parameters.get("preset") or "tiny",
+        config_file=Path(config_file) if config_file else None,
+        run=parameters.get("run") or "",
+        overrides=tuple(parameters.get("overrides") or ()),
+        force=(),
+        fork=parameters.get("fork") or "",
+    ).command()
 
 
 def _known(name: str, names: Sequence[str], what: str) -> str:

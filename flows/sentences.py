@@ -11,6 +11,9 @@ def sentence(event: dict[str, Any]) -> str | None:
             return f"{label}: waiting for {event['holder']}"
         case "note":
             return f"{label}: {event['text']}" if label else str(event["text"])
+        case "alert":
+            bound = f"{event['kind']} {event['value']:.4g}, bound {event['threshold']:g}"
+            return f"{label}: ALERT at step {event['step']}: {bound}"
         case "progress":
             figures = figures_text(event["figures"])
             return f"{label}: {event['done']}/{event['total']} {event['unit']}  {figures}".rstrip()

@@ -6,6 +6,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from flows.api import ApiClient
 from flows.processes import ProcessRecord, birth_of, read_record, stop_tree
@@ -28,7 +29,7 @@ def find_server(project: Project) -> ProcessRecord | None:
 
 def is_ours(project: Project, url: str) -> bool:
     """Whether the server that answers at `url` keeps its data in this project."""
-    client = ApiClient(url)
+    client = ApiClient(url, project.server_settings().api_auth)
     try:
         home = Path(client.home())
     except ServiceError:
@@ -42,14 +43,49 @@ def start_server(project: Project) -> ProcessRecord:
     Raises:
         ServiceError: It ended or did not answer in time; the message has its last log lines.
     """
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/api"
+    settings = project.server_settings()
+    last = read_record(project.record("server"))
+    port = _port(settings.port, last)
+    url = f"http://{settings.client_host}:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--analytics-off"]
+    command += ["--host", settings.host, "--port", str(port), "--analytics-off"]
     process = spawn(project, command, "server", url)
-    record = record_process(project, "server", process, url, version("prefect"))
+    record = record_process(project, "server", process, url, server_build(project))
     wait_healthy(project, record)
     return record
+
+
+def client_of(project: Project, server: ProcessRecord) -> ApiClient:
+    """A client of our server."""
+    return ApiClient(server.address, project.server_settings().api_auth)
+
+
+def server_build(project: Project) -> str:
+    """What the server was started from: release of Prefect and the user's settings."""
+    return f"{version('prefect')} {project.server_settings().digest}"
+
+
+def server_port(server: ProcessRecord) -> int:
+    """The port that a server listens on."""
+    return urlsplit(server.address).port or FIRST_PORT
+
+
+def _port(wanted: int, last: ProcessRecord | None) -> int:
+    """The set port, else that of the server that died, where its runs still look, else a free one.
+
+    Raises:
+        ServiceError: Somebody else has the set port.
+    """
+    if wanted:
+        if not _can_bind(wanted):
+            raise ServiceError(
+                f"port {wanted} is taken by another program",
+                hint="set another port in .grpo/server.toml, or none for the first free one",
+            )
+        return wanted
+    if last is not None and _can_bind(server_port(last)):
+        return server_port(last)
+    return free_port()
 
 
 def wait_healthy(project: Project, record: ProcessRecord) -> None:

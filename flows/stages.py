@@ -6,12 +6,13 @@ from typing import Any
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
-from flows.forwarding import forward_progress, publish_table
-from flows.reports import make_report
+from flows.alerts import emit_fatal
+from flows.forwarding import forward_progress
+from flows.publishing import publish_audits, publish_report, publish_stage
 from flows.sentences import duration
-from grpo_core.errors import GrpoError
+from grpo_core.errors import AuditFailedError, GrpoError, RunStoppedError
 from grpo_core.stages import StageResult, run_stage
 from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
@@ -46,9 +47,14 @@ def _make_task(stage: StageName) -> Task[[Path], Any]:
         try:
             with forward_progress(directory, stage):
                 result = run_stage(directory, stage)
+        except RunStoppedError as stop:
+            return Cancelled(name="Stopped", message=str(stop), data=stop)
         except GrpoError as error:
+            emit_fatal(directory.name, error)
+            if isinstance(error, AuditFailedError):
+                publish_audits(Lake(directory.parents[1]), directory.name)
             return Failed(message=str(error), data=error)
-        publish_table(directory.name, result)
+        publish_stage(Lake(directory.parents[1]), directory.name, result)
         return Completed(name=result.state, message=describe(result))
 
     return run
@@ -57,7 +63,7 @@ def _make_task(stage: StageName) -> Task[[Path], Any]:
 @task(name="report", task_run_name="report", cache_policy=NO_CACHE, persist_result=False)
 def write_report_task(directory: Path) -> State[None]:
     """Write the run's HTML report into its directory."""
-    path = make_report(Lake(directory.parents[1]), directory.name)
+    path = publish_report(Lake(directory.parents[1]), directory.name)
     return Completed(name="Written", message=str(path))
 
 

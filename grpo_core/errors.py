@@ -9,6 +9,11 @@ GrpoError                         what failed, where, expected, got; last line "
 ├── CacheStaleError(ArtifactError)    a cache made by another model, tokenizer or dtype
 ├── RunBusyError(RuntimeError)        a run name or key that somebody else holds
 ├── SamplerError(RuntimeError)        a sampler that cannot serve a request
+├── EngineGoneError(SamplerError)     its engine died: tried again
+├── RunStoppedError(RuntimeError)     a run that was asked to stop and did
+├── StalledError(RuntimeError)        a stage that finishes no unit any more
+├── OutOfMemoryError(RuntimeError)    work that does not fit, in the smallest portions either
+├── DiskFullError(RuntimeError)       a file that could not be written
 ├── NonFiniteError(ArithmeticError)   NaN or infinity in a loss, gradient or log-prob
 ├── AuditFailedError(RuntimeError)    a blocking audit that found rows
 └── ServiceError(RuntimeError)        the local Prefect server or runner
@@ -26,10 +31,21 @@ class GrpoError(Exception):
         hint: What to do about it, printed as the last line.
     """
 
+    is_transient = False
+    """Whether the same work may succeed when it is tried again."""
+
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
         self.message = message
         self.hint = hint
+        self._has_place = False
+
+    def add_place(self, place: str) -> None:
+        """Say where it happened, in front of the message; the innermost place is kept."""
+        if not self._has_place:
+            self._has_place = True
+            self.message = f"{place}: {self.message}"
+            self.args = (self.message, self.hint)
 
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
@@ -60,7 +76,29 @@ class RunBusyError(GrpoError, RuntimeError):
 
 
 class SamplerError(GrpoError, RuntimeError):
-    """A sampler cannot serve the request: context too short, unknown token, engine gone."""
+    """A sampler cannot serve the request: context too short, unknown token."""
+
+
+class EngineGoneError(SamplerError):
+    """The sampling engine died under a request that it could serve; trying again may help."""
+
+    is_transient = True
+
+
+class RunStoppedError(GrpoError, RuntimeError):
+    """The run was asked to stop and did, after a whole unit of work."""
+
+
+class StalledError(GrpoError, RuntimeError):
+    """No unit of work was finished for longer than the configuration allows."""
+
+
+class OutOfMemoryError(GrpoError, RuntimeError):
+    """Device or host memory does not hold the work, also in the smallest portions allowed."""
+
+
+class DiskFullError(GrpoError, RuntimeError):
+    """A file could not be written because its disk is full."""
 
 
 class NonFiniteError(GrpoError, ArithmeticError):

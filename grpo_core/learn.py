@@ -72,11 +72,8 @@ def _compare(config: RunConfig, seed: int, base: list[float], final: list[float]
 def _pass_rates(lake: Lake, node: Mapping[str, Any]) -> list[float]:
     """pass@1 of each problem, in order of its id."""
     artifact = lake.store.generation(node["stage"], node["key"], node["content"])
-    verdicts = artifact.table("eval_verdicts", ["prompt_id", "reward_raw"])
-    counts = verdict_counts(
-        verdicts.column("prompt_id").to_pylist(), verdicts.column("reward_raw").to_pylist()
-    )
-    return [c / n if n else 0.0 for n, c in counts]
+    verdicts = artifact.table("eval_verdicts", ["prompt_id", "label", "reward_raw"])
+    return [c / n if n else 0.0 for n, c in verdict_counts(verdicts)]
 
 
 def render(results: list[SeedResult], confidence: float) -> Table:

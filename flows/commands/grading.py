@@ -1,20 +1,18 @@
 """`grpo grade`: the product's verdicts on completions from anywhere."""
 
-import json
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from flows.console import say
+from flows.console import out, say
 
 if TYPE_CHECKING:
-    from grpo_core.rewards import Verdict
+    from grpo_core.rewards.selftest import Tried
 
-BATCH_ROWS = 2000
-_REQUIRED = ("id", "completion", "gold")
+_SHOWN_CHARACTERS = 60
 
 
 def register(app: typer.Typer) -> None:
@@ -24,79 +22,87 @@ def register(app: typer.Typer) -> None:
 
 def grade_command(
     source: Annotated[
-        Path, typer.Argument(metavar="IN.jsonl", help="Rows {id, completion, gold, answer_type?}.")
-    ],
+        Path | None,
+        typer.Argument(metavar="[IN.jsonl]", help="Rows {id, completion, gold, answer_type?}."),
+    ] = None,
     target: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="OUT.jsonl", help="Rows {id, label, reward_raw, extracted, reason}."
+            metavar="[OUT.jsonl]", help="Rows {id, label, reward_raw, extracted, reason}."
         ),
-    ],
+    ] = None,
+    function: Annotated[
+        str,
+        typer.Option(
+            metavar="FUNCTION", help="Verifier: math, code, module:function or file.py:function."
+        ),
+    ] = "math",
+    pass_threshold: Annotated[
+        float, typer.Option(help="Least number from a function that counts as correct.")
+    ] = 0.5,
+    selftest: Annotated[
+        str,
+        typer.Option(
+            metavar="FUNCTION", help="Instead: try a verifier on cases to accept and to refuse."
+        ),
+    ] = "",
 ) -> None:
-    """Grade completions against gold answers, one JSON row each, order kept."""
-    from collections import Counter
+    """Grade completions against gold answers, one JSON row each, order kept.
 
-    from grpo_core.rewards import VerifierPool
-
-    counts: Counter[str] = Counter()
-    rows = read_rows(source)
-    draft = target.with_name(target.name + ".tmp")
-    with VerifierPool() as pool, draft.open("w", encoding="utf-8") as stream:
-        while batch := list(islice(rows, BATCH_ROWS)):
-            verdicts = pool.grade_batch(
-                [(row["completion"], row["gold"], row.get("answer_type")) for row in batch]
-            )
-            for row, verdict in zip(batch, verdicts, strict=True):
-                stream.write(json.dumps(graded_row(row, verdict), ensure_ascii=False) + "\n")
-                counts[verdict.label.value] += 1
-    draft.replace(target)
-    summary = ", ".join(f"{count:,} {label}" for label, count in counts.most_common())
-    say(f"{counts.total():,} rows: {summary or 'none'}")
-
-
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of the input, each checked.
-
-    Raises:
-        DataContractError: A row that can not be graded; the message names its line.
+    With --selftest: exit code 1 when the verifier fails a built-in case.
     """
-    from grpo_core.errors import DataContractError
+    from grpo_core.rewards.grader import GraderRules
 
-    if not path.is_file():
-        raise DataContractError(f"{path} does not exist")
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataContractError(f"{path} line {number} is not JSON: {error}") from error
-            wrong = _what_is_wrong(row)
-            if wrong:
-                raise DataContractError(
-                    f"{path} line {number}: {wrong}",
-                    hint='a row is {"id": …, "completion": "text", "gold": "answer"}',
-                )
-            yield row
+    rules = GraderRules(function=function, pass_threshold=pass_threshold)
+    if selftest:
+        _selftest(selftest, rules)
+    elif source is None or target is None:
+        raise typer.BadParameter("give IN.jsonl and OUT.jsonl, or --selftest FUNCTION")
+    else:
+        from grpo_core.rewards.grading_io import grade_file
+
+        counts = grade_file(source, target, rules)
+        summary = ", ".join(f"{count:,} {label.value}" for label, count in counts.most_common())
+        say(f"{counts.total():,} rows: {summary or 'none'}")
 
 
-def graded_row(row: dict[str, Any], verdict: "Verdict") -> dict[str, Any]:
-    """The output row of one verdict."""
-    return {
-        "id": row["id"],
-        "label": verdict.label.value,
-        "reward_raw": verdict.reward_raw,
-        "extracted": verdict.extracted,
-        "reason": verdict.reason,
-    }
+def _selftest(function: str, rules: object) -> None:
+    from grpo_core.rewards.grader import GraderRules
+    from grpo_core.rewards.selftest import pattern, selftest
+
+    assert isinstance(rules, GraderRules)
+    tried = selftest(function, rules)
+    out.print(_totals(tried))
+    failed = [item for item in tried if not item.is_right]
+    if failed:
+        out.print(_failures(failed))
+    what = pattern(tried)
+    if what:
+        out.print(Text(f"{function} {what}", "bold red"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
 
 
-def _what_is_wrong(row: Any) -> str:
-    if not isinstance(row, dict):
-        return f"expected an object, got {type(row).__name__}"
-    missing = [name for name in _REQUIRED if name not in row]
-    if missing:
-        return f"has no {', '.join(missing)}"
-    texts = [name for name in ("completion", "gold") if not isinstance(row[name], str)]
-    return f"{', '.join(texts)} must be text" if texts else ""
+def _totals(tried: "list[Tried]") -> Table:
+    from grpo_core.rewards.selftest import GROUPS
+
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for title in ("cases", "number", "right"):
+        table.add_column(title, justify="left" if title == "cases" else "right")
+    for group in GROUPS:
+        own = [item for item in tried if item.case["group"] == group]
+        table.add_row(group, str(len(own)), str(sum(item.is_right for item in own)))
+    return table
+
+
+def _failures(failed: "list[Tried]") -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for title in ("must", "kind", "completion", "gold", "verdict"):
+        table.add_column(title, overflow="fold")
+    for item in failed:
+        text = " ".join(str(item.case["completion"]).split())[:_SHOWN_CHARACTERS]
+        verdict = f"{item.verdict.label.value}: {item.verdict.reason[:_SHOWN_CHARACTERS]}"
+        must = "pay" if item.case["group"] == "accept" else "refuse"
+        cells = (must, item.case["kind"], text, str(item.case["gold"])[:20], verdict)
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table

@@ -49,8 +49,9 @@ def plan_command(
         out.print(_fields_table())
         return
     from flows.request import make_request
+    from grpo_core.models.context import check_budgets
     from grpo_core.planning import build_graph, plan
-    from grpo_core.planning.externals import digest_externals
+    from grpo_core.planning.externals import digest_externals, model_directory
     from grpo_core.planning.fork import resolve_fork
     from grpo_core.stages import RunRecords, lake_root
     from grpo_core.store.lake import Lake
@@ -58,6 +59,7 @@ def plan_command(
     request = make_request(target, preset, config, run, overrides, force, fork)
     lake = Lake(lake_root(request.config))
     point = resolve_fork(lake, fork) if fork else None
+    check_budgets(request.config, model_directory(request.config.model.path))
     rows = plan(
         build_graph(request.config, digest_externals(request.config, lake.digests), point),
         lake,

@@ -1,4 +1,4 @@
-"""`grpo run` and `grpo watch`: trigger a deployment, follow it, end with its own status."""
+"""`grpo run`, `watch` and `stop`: trigger a deployment, follow it, end with its own status."""
 
 from typing import Annotated
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("run")(run_command)
     app.command("watch")(watch_command)
+    app.command("stop")(stop_command)
 
 
 def run_command(
@@ -53,3 +54,20 @@ def watch_command(
     from flows.watching import watch
 
     raise typer.Exit(watch(open_lake(lake).run_directory(run)))
+
+
+def stop_command(
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Name of the run.")] = "tiny",
+    now: Annotated[
+        bool, typer.Option("--now", help="Give up the unit in work; the next run repeats it.")
+    ] = False,
+    lake: LakeOption = None,
+) -> None:
+    """Stop a run after the unit in work, save its state, and return when it has ended.
+
+    Running it again goes on where it stopped. A run that has not begun yet is cancelled.
+    """
+    from flows.project import this_project
+    from flows.stopping import stop
+
+    raise typer.Exit(stop(this_project(), open_lake(lake).run_directory(run), now=now))

@@ -1,12 +1,16 @@
 """Combinations of settings that cannot mean what they say, refused before anything runs."""
 
+from importlib.util import find_spec
 from itertools import pairwise
 
+from grpo_core.config.idle import check_idle
 from grpo_core.config.run import RunConfig
 from grpo_core.errors import ConfigError
 from grpo_core.objective.checks import RunFacts, check_objective
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.prompts.template import check_template
+from grpo_core.rewards.functions.reference import find_function
+from grpo_core.rewards.verifier_names import BUILT_IN, CODE
 
 _WARNED_NOTES = ("one_update_per_rollout",)
 """Properties of a choice that people should see at every start."""
@@ -23,7 +27,21 @@ def check_config(config: RunConfig) -> None:
     _check_prefilter(config)
     _check_splits(config)
     check_template(config.prompt)
+    check_reward(config)
     _check_objective(config)
+
+
+def check_engine(config: RunConfig) -> None:
+    """Refuse an engine that is not installed, before a run works towards it.
+
+    Raises:
+        ConfigError: `execution.engine` is vllm and there is no vLLM.
+    """
+    if config.execution.engine == "vllm" and find_spec("vllm") is None:
+        raise ConfigError(
+            "execution.engine: vllm is not installed",
+            hint="make vllm installs it; execution.engine=hf samples without it",
+        )
 
 
 def config_warnings(config: RunConfig) -> list[str]:
@@ -35,10 +53,13 @@ def config_warnings(config: RunConfig) -> list[str]:
         mask=config.mask,
         facts=run_facts(config),
     )
+    shown = set(_WARNED_NOTES)
+    if "clip" in config.advantage.model_fields_set:
+        shown.add("advantage_clip_cannot_bind")
     return [
         f"{finding.message}; {finding.hint}"
         for finding in findings
-        if finding.level == "warn" or finding.code in _WARNED_NOTES
+        if finding.level == "warn" or finding.code in shown
     ]
 
 
@@ -52,9 +73,9 @@ def run_facts(config: RunConfig) -> RunFacts:
         scoring_temperature=config.sampling.temperature,
         phase_tokens=tuple(phase.max_completion_tokens for phase in train.phases),
         reward_range=(-1.0, 1.0) if reward.scale == "±1" else (0.0, 1.0),
-        has_binary_rewards=not reward.process_credit,
+        has_binary_rewards=not reward.process_credit and reward.function in BUILT_IN,
         drops_zero_variance=config.filter.zero_variance,
-        shapes_overlong=reward.overlong_weight > 0,
+        shapes_overlong=reward.overlong_factor > 0,
     )
 
 
@@ -135,15 +156,34 @@ def _check_prefilter(config: RunConfig) -> None:
         )
 
 
+def check_reward(config: RunConfig) -> None:
+    """Verifiers that exist; the code of reward functions is read, not run."""
+    reward = config.reward
+    spread = 2.0 if reward.scale == "±1" else 1.0
+    if reward.overlong_factor >= spread:
+        raise ConfigError(
+            f"reward.overlong_weight: {reward.overlong_factor} on the scale {reward.scale} puts a "
+            "correct answer at the limit no higher than a short wrong one",
+            hint=f"leave it unset, or below {spread}",
+        )
+    reserved = sorted(set(reward.verifiers) & set(BUILT_IN))
+    if reserved:
+        raise ConfigError(f"reward.verifiers: {reserved[0]!r} is the name of a built-in verifier")
+    default = [] if reward.function in BUILT_IN else [reward.function]
+    for text in [*default, *reward.verifiers.values()]:
+        find_function(text)
+    if reward.function == CODE and not config.prompts.mixture.tests_field:
+        raise ConfigError(
+            "reward.function: code needs the unit tests of each row",
+            hint="name their field with prompts.mixture.tests_field",
+        )
+
+
 def _check_objective(config: RunConfig) -> None:
     """Options of the objective that cannot act, or cannot be computed."""
     longest = config.train.phases[-1].max_completion_tokens
     resolve_loss(config.loss, longest_completion_tokens=longest)
-    if config.advantage.ema_weight == 0 and "ema_decay" in config.advantage.model_fields_set:
-        raise ConfigError(
-            "advantage.ema_decay has no effect while advantage.ema_weight is 0",
-            hint="set advantage.ema_weight above 0 or leave ema_decay out",
-        )
+    check_idle(config)
 
 
 def _check_splits(config: RunConfig) -> None:

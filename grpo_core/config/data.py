@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from grpo_core.config.fields import Section, by_digest, execution, keyed
 from grpo_core.types import Kind
 
@@ -39,6 +41,19 @@ class PromptConfig(Section):
     """Strings that end a completion besides the model's own end-of-sequence ids."""
 
 
+class MixtureConfig(Section):
+    """What rows of a mixture say about themselves, besides problem and answer."""
+
+    verifier_field: str = keyed("", Kind.PROMPTS, absent="")
+    """Field that names the verifier of a row: `math`, `code` or a name of `reward.verifiers`; empty
+    or null means `reward.function`."""
+    tests_field: str = keyed("", Kind.PROMPTS, absent="")
+    """Field that holds the unit tests of a row for the `code` verifier."""
+    source_field: str = keyed("", Kind.PROMPTS, absent="")
+    """Field that says which source of a mixture a row is from, for metrics per source; empty means
+    that a file is one source."""
+
+
 class PromptsConfig(Section):
     """Where problems come from and how they are split."""
 
@@ -57,6 +72,7 @@ class PromptsConfig(Section):
     """Text before the gold inside `answer_field`; empty means the whole field is the gold."""
     answer_type_field: str = keyed("", Kind.PROMPTS)
     """Field that names the answer type of a row; empty means none."""
+    mixture: MixtureConfig = Field(default_factory=MixtureConfig)
     validation_fraction: float = keyed(0.05, Kind.PROMPTS, ge=0, lt=1)
     """Share of `source` split off by hash when `validation_source` is empty."""
     test_fraction: float = keyed(0.05, Kind.PROMPTS, ge=0, lt=1)

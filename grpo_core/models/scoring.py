@@ -19,6 +19,7 @@ from grpo_core.errors import DataContractError
 from grpo_core.models.head import FullLogits, Head, check_head
 from grpo_core.models.modes import inference
 from grpo_core.objective.logprobs import TokenLogprobs, token_logprobs
+from grpo_core.objective.plain import plain_logprobs
 
 TokenRow = tuple[Sequence[int], Sequence[int]]
 """Prompt ids and completion ids of one row."""
@@ -103,7 +104,7 @@ def completion_logprobs(
     temperatures = batch.temperatures[row]
     if isinstance(head, FullLogits):
         logits = model(batch.input_ids, use_cache=False).logits[row, position]
-        flat = _from_logits(logits, token_ids, temperatures)
+        flat = plain_logprobs(logits, token_ids, temperature=temperatures)
     else:
         hidden = head.backbone(batch.input_ids, use_cache=False).last_hidden_state[row, position]
         flat = token_logprobs(
@@ -166,18 +167,3 @@ def _right_pad(rows: Sequence[Sequence[int]]) -> Tensor:
     for line, ids in zip(padded, rows, strict=True):
         line[: len(ids)] = ids
     return torch.from_numpy(padded)
-
-
-def _from_logits(logits: Tensor, token_ids: Tensor, temperatures: Tensor) -> TokenLogprobs:
-    """Log-probs and entropies [M] from logits [M, V]."""
-    tempered = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
-    with torch.no_grad():
-        plain = torch.log_softmax(logits.float(), dim=-1)
-        entropies = [_entropy(plain), _entropy(tempered.detach())]
-    return TokenLogprobs(tempered.gather(1, token_ids[:, None]).squeeze(1), *entropies)
-
-
-def _entropy(logprobs: Tensor) -> Tensor:
-    """Entropy [M] in nats; impossible tokens (-inf) count 0."""
-    entropy: Tensor = torch.special.entr(logprobs.exp()).sum(-1)
-    return entropy

@@ -10,12 +10,18 @@ import torch
 from torch import Tensor
 
 from grpo_core.objective.aggregation import aggregation_weights
+from grpo_core.objective.batch import StepTotals, step_totals
 from grpo_core.objective.checks import Finding, RunFacts, check_objective
 from grpo_core.objective.config import AdvantageConfig, KlConfig, LossConfig, MaskConfig
 from grpo_core.objective.generated import GeneratedStep, generate_step
 from grpo_core.objective.losses import policy_loss
 from grpo_core.objective.presets import ResolvedLoss, resolve_loss, resolve_std
 from grpo_core.objective.reference_options import reference_loss
+from grpo_core.objective.verify_advantages import (
+    ADVANTAGE_TOLERANCE,
+    advantage_error,
+    penalty_error,
+)
 
 TOLERANCE = 1e-5
 """Largest relative error that fp32 rounding explains on the generated steps."""
@@ -23,6 +29,7 @@ TOLERANCE = 1e-5
 _TOKEN_DRIFT = 0.3
 _SEQUENCE_DRIFT = 1e-3
 _SEEDS = 4
+_GROUP_SIZE = 4
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,14 @@ class Arrangement:
         parts: Row indices of each micro-batch, each row exactly once.
         left: Padding columns before the tokens.
         right: Padding columns after them.
+        is_ranked: Each part is a rank that counts its own rows; the counts are then summed.
     """
 
     name: str
     parts: tuple[Tensor, ...]
     left: int = 0
     right: int = 0
+    is_ranked: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,13 +87,17 @@ class VerifyReport:
         cases: Errors of every step and arrangement.
         weights: Effective weight of each rollout of the first step.
         findings: What the configuration does not do although it reads so.
-        tolerance: Largest error that passes.
+        advantage_error: Largest relative error of the configured advantages, in fp64.
+        penalty_error: Largest relative error of the KL penalty; None unless it is in the reward.
+        tolerance: Largest error of loss and gradient that passes.
     """
 
     resolved: ResolvedLoss
     cases: tuple[VerifiedCase, ...]
     weights: tuple[WeightRow, ...]
     findings: tuple[Finding, ...]
+    advantage_error: float
+    penalty_error: float | None
     tolerance: float = TOLERANCE
 
     @property
@@ -99,9 +112,11 @@ class VerifyReport:
 
     @property
     def passed(self) -> bool:
-        """Whether loss and gradient agree everywhere; NaN never does."""
+        """Whether all of it agrees everywhere; NaN never does."""
         errors = [e for case in self.cases for e in (case.loss_error, case.gradient_error)]
-        return all(error <= self.tolerance for error in errors)
+        errors += [] if self.penalty_error is None else [self.penalty_error]
+        agrees = all(error <= self.tolerance for error in errors)
+        return agrees and self.advantage_error <= ADVANTAGE_TOLERANCE
 
 
 def verify_loss(
@@ -117,8 +132,8 @@ def verify_loss(
 
     Args:
         loss: Loss section of the run.
-        advantage: Advantage section; gives the divisor of the generated advantages.
-        kl: KL section; its term is part of the comparison when `place` is loss.
+        advantage: Advantage section, compared with its own definition.
+        kl: KL section; its term, in the loss or in the reward, is part of the comparison.
         mask: Mask section; for the findings.
         facts: What else the run decides; for the findings and for the constant of
             `constant_length`.
@@ -130,7 +145,8 @@ def verify_loss(
     known = facts or RunFacts()
     longest = max(known.phase_tokens) if known.phase_tokens else None
     resolved = resolve_loss(loss, longest_completion_tokens=longest)
-    std = resolve_std(advantage or AdvantageConfig(), loss)
+    section = advantage or AdvantageConfig()
+    std = resolve_std(section, loss)
     steps = [
         generate_step(
             seed,
@@ -149,6 +165,10 @@ def verify_loss(
         cases=tuple(cases),
         weights=tuple(_weight_rows(steps[0], resolved)),
         findings=tuple(check_objective(loss, advantage=advantage, kl=kl, mask=mask, facts=facts)),
+        advantage_error=advantage_error(
+            section, loss, group_size=known.group_size or _GROUP_SIZE, seeds=seeds
+        ),
+        penalty_error=penalty_error(kl, seeds=seeds) if kl and kl.place == "reward" else None,
     )
 
 
@@ -162,6 +182,9 @@ def arrangements(rows: int, seed: int = 0) -> Iterator[Arrangement]:
     yield Arrangement("padded left 5", (inside,), left=5)
     yield Arrangement(
         "padded both sides, in three, shuffled", torch.split(order, -(-rows // 3)), 2, 7
+    )
+    yield Arrangement(
+        "two ranks", torch.split(order, [rows // 3, rows - rows // 3]), is_ranked=True
     )
 
 
@@ -183,7 +206,7 @@ def run_arrangement(
     """
     logprobs = step.logprobs.clone().requires_grad_()
     whole = replace(step, logprobs=logprobs)
-    totals = step.totals
+    totals = _totals_of_ranks(step, how.parts) if how.is_ranked else step.totals
     loss = 0.0
     for part in how.parts:
         batch = whole.rows(part).padded(how.left, how.right).batch(totals, needs=needs)
@@ -192,6 +215,24 @@ def run_arrangement(
         loss += float(output.loss.detach())
     gradient = logprobs.grad if logprobs.grad is not None else torch.zeros_like(logprobs)
     return loss, gradient
+
+
+def _totals_of_ranks(step: GeneratedStep, parts: tuple[Tensor, ...]) -> StepTotals:
+    """Returns what every rank counts when an all-reduce sums the counts of all of them."""
+    counted: list[Tensor] = []
+
+    def all_reduce(mine: Tensor) -> Tensor:
+        counted.append(mine)
+        return torch.stack(counted).sum(dim=0)
+
+    for part in parts:
+        totals = step_totals(
+            step.mask[part],
+            group_index=step.group_index[part],
+            num_groups=int(step.group_index.max()) + 1,
+            reduce_sum=all_reduce,
+        )
+    return totals
 
 
 def _cases(

@@ -24,6 +24,7 @@ class Externals:
         tokenizer: Tokenizer, template and end-of-sequence ids.
         verifier_version: Version of the grading rules.
         sql: Every query that an audit may run.
+        functions: The user's reward functions; empty when there is none.
     """
 
     prompts: dict[str, str]
@@ -32,13 +33,14 @@ class Externals:
     tokenizer: str
     verifier_version: int
     sql: str
+    functions: str = ""
 
 
 def digest_externals(config: RunConfig, digests: FileDigests) -> Externals:
     """Digest everything outside the lake that `config` points to.
 
     Raises:
-        ConfigError: A model directory that is none.
+        ConfigError: A model directory that is none, or a reward function that cannot be found.
         DataContractError: A problem file that does not exist.
     """
     from grpo_core.rewards import VERIFIER_VERSION
@@ -55,6 +57,26 @@ def digest_externals(config: RunConfig, digests: FileDigests) -> Externals:
         tokenizer=tokenizer_digest(policy, digests),
         verifier_version=VERIFIER_VERSION,
         sql=_digest_paths(sorted((PROJECT_ROOT / "sql").rglob("*.sql")), digests),
+        functions=_digest_functions(config, digests),
+    )
+
+
+def _digest_functions(config: RunConfig, digests: FileDigests) -> str:
+    """Digest of the verifiers by the code that they stand for; empty for the product's own."""
+    from grpo_core.rewards.functions.reference import find_function, function_digest
+    from grpo_core.rewards.verifier_names import BUILT_IN
+
+    def digest(text: str) -> str:
+        return function_digest(find_function(text), digests.digest)
+
+    default, named = config.reward.function, config.reward.verifiers
+    if default == BUILT_IN[0] and not named:
+        return ""
+    return sha256_json(
+        {
+            "function": default if default in BUILT_IN else digest(default),
+            "verifiers": {name: digest(text) for name, text in sorted(named.items())},
+        }
     )
 
 

@@ -12,16 +12,15 @@ from itertools import takewhile
 from typing import Any
 
 from grpo_core.config import RunConfig
-from grpo_core.config.fields import declared_kinds, leaves
 from grpo_core.errors import ConfigError
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import Externals
+from grpo_core.planning.key_fields import fields_of, function_digests, verifier_names
 from grpo_core.planning.versions import KIND_VERSIONS
 from grpo_core.store.canonical import sha256_json
 from grpo_core.types import Kind, StageName
 
 BASE = "base"
-_SEEDED = ("prefilter", "variants", "train", "evaluate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,12 @@ def build_graph(config: RunConfig, externals: Externals, fork: ForkPoint | None 
     """Describe every artefact of a run; reads nothing."""
     node = partial(_node, config)
     nodes = [
-        node(Kind.PROMPTS, StageName.INGEST, externals=_prompt_sources(externals)),
+        node(
+            Kind.PROMPTS,
+            StageName.INGEST,
+            fields=verifier_names(config),
+            externals=_prompt_sources(externals),
+        ),
         node(
             Kind.SAMPLES,
             StageName.PREFILTER,
@@ -120,6 +124,7 @@ def build_graph(config: RunConfig, externals: Externals, fork: ForkPoint | None 
             StageName.PREFILTER,
             fields={"verifier_version": externals.verifier_version},
             inputs={"prompts": InputRef("prompts", "train"), "samples": InputRef("samples")},
+            externals=function_digests(externals),
         ),
         node(
             Kind.BANDS,
@@ -149,24 +154,6 @@ def build_graph(config: RunConfig, externals: Externals, fork: ForkPoint | None 
 def needs_reference(config: RunConfig) -> bool:
     """Whether reference log-probs are read at all; if not, the reference is never loaded."""
     return config.kl.place != "none" or config.kl.log
-
-
-def fields_of(config: RunConfig, kind: Kind) -> dict[str, Any]:
-    """Config path → value of every leaf that keys `kind`, phases left out."""
-    found = {}
-    for path, field, value in leaves(config):
-        if kind.value not in (declared_kinds(field) or ()) or path.startswith("train.phases."):
-            continue
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and "absent" in extra and extra["absent"] == value:
-            continue
-        found[path] = value
-    for section in _SEEDED:
-        if f"{section}.seed" in found:
-            found[f"{section}.seed"] = config.seed_of(section)
-    if "evaluate.max_completion_tokens" in found:
-        found["evaluate.max_completion_tokens"] = config.evaluation_tokens
-    return found
 
 
 def _node(
@@ -217,7 +204,7 @@ def _phase_nodes(
     }
     if config.variants.draw_share > 0:
         inputs["variants"] = InputRef("variants")
-    outside = {"tokenizer": externals.tokenizer}
+    outside = {"tokenizer": externals.tokenizer, **function_digests(externals)}
     if needs_reference(config):
         outside["reference"] = externals.reference
     if is_forked and fork is not None:
@@ -328,6 +315,7 @@ def _evaluation_nodes(config: RunConfig, externals: Externals, phase: int) -> li
             "prompts": InputRef("prompts", "test"),
             "samples": InputRef(f"eval_samples/{name}"),
         },
+        externals=function_digests(externals),
     )
     return [samples, verdicts]
 

@@ -10,15 +10,15 @@ from grpo_core.types import Kind
 
 KIND_VERSIONS: MappingProxyType[Kind, int] = MappingProxyType(
     {
-        Kind.PROMPTS: 1,
+        Kind.PROMPTS: 2,
         Kind.SAMPLES: 1,
-        Kind.VERDICTS: 1,
+        Kind.VERDICTS: 2,
         Kind.BANDS: 1,
         Kind.VARIANTS: 1,
         Kind.REF_LOGP: 2,
-        Kind.TRAIN: 2,
+        Kind.TRAIN: 3,
         Kind.EVAL_SAMPLES: 1,
-        Kind.EVAL_VERDICTS: 1,
+        Kind.EVAL_VERDICTS: 2,
         Kind.AUDIT: 1,
     }
 )

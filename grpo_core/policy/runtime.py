@@ -9,18 +9,17 @@ import numpy as np
 import torch
 
 from grpo_core.config import RunConfig
+from grpo_core.errors import ConfigError
 from grpo_core.models.head import Head, check_head
 from grpo_core.models.load import (
     check_vocabulary,
-    context_tokens,
     eos_token_ids,
     load_policy,
     load_tokenizer,
-    pad_token_id,
 )
 from grpo_core.models.render import PromptRenderer
-from grpo_core.sampling.hf import HfSampler
-from grpo_core.sampling.stopping import stop_check
+from grpo_core.policy.engines import make_sampler
+from grpo_core.sampling.synced import SyncedSampler
 from grpo_core.seeds import derive_seed
 from grpo_core.store.columns import logprob_columns
 from grpo_core.types import SampledCompletion, SamplingRequest
@@ -34,7 +33,7 @@ class PolicyRuntime:
         model: The torch module; the trainer updates it in place.
         tokenizer: Its tokenizer.
         renderer: Problem text to token ids and back.
-        sampler: Samples from `model`.
+        sampler: Samples with the weights of `model`; told of each update by `mark_stale`.
         head: How the model's logits are made, proven at load.
         device: Where the model lies.
     """
@@ -42,7 +41,7 @@ class PolicyRuntime:
     model: Any
     tokenizer: Any
     renderer: PromptRenderer
-    sampler: HfSampler
+    sampler: SyncedSampler
     head: Head
     device: torch.device
 
@@ -63,28 +62,39 @@ def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
     )
     tokenizer = load_tokenizer(directory, trust_remote_code=config.model.trust_remote_code)
     check_vocabulary(model, tokenizer)
-    eos = eos_token_ids(directory, tokenizer)
-    sampler = HfSampler(
-        model,
-        eos_token_ids=eos,
-        pad_token_id=pad_token_id(tokenizer, eos),
-        context_tokens=context_tokens(model.config),
-        batch_rows=config.sampling.rows_per_batch,
-        stop=stop_check(tokenizer, config.prompt.stop),
+    eos, head = eos_token_ids(directory, tokenizer), check_head(model)
+    sampler = make_sampler(
+        config,
+        model=model,
+        head=head,
+        tokenizer=tokenizer,
+        eos=eos,
+        directory=directory,
+        device=device,
     )
     return PolicyRuntime(
         model=model,
         tokenizer=tokenizer,
         renderer=PromptRenderer(tokenizer, config.prompt),
-        sampler=sampler,
-        head=check_head(model),
+        sampler=SyncedSampler(sampler, lambda: model.state_dict().items()),
+        head=head,
         device=device,
     )
 
 
 def pick_device(config: RunConfig) -> torch.device:
-    """The configured device; `auto` takes a GPU when there is one."""
+    """The configured device; `auto` takes a GPU when there is one.
+
+    Raises:
+        ConfigError: The device is a GPU that torch does not see.
+    """
     wanted = config.execution.device
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"execution.device is cuda, but torch {torch.__version__} sees no GPU",
+            "look at nvidia-smi; TORCH=cuda make env installs the build for GPUs; "
+            "execution.device = cpu takes the CPU",
+        )
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)

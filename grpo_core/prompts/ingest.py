@@ -18,8 +18,9 @@ from grpo_core.prompts.columns import to_table
 from grpo_core.prompts.dedup import link_duplicates
 from grpo_core.prompts.normalise import hash_fraction
 from grpo_core.prompts.readers import Defect, read_rows
-from grpo_core.prompts.rows import CheckGold, PromptRow, read_problem
+from grpo_core.prompts.rows import CheckGold, PromptRow, RowRules, read_problem
 from grpo_core.prompts.sources import Member, resolve_members, source_paths
+from grpo_core.rewards.verifier_names import BUILT_IN, MATH
 from grpo_core.store.schemas import PROMPTS
 from grpo_core.types import Split
 
@@ -53,13 +54,22 @@ class IngestResult:
     summary: IngestSummary
 
 
-def ingest(config: PromptsConfig, *, base_directory: Path, check_gold: CheckGold) -> IngestResult:
+def ingest(
+    config: PromptsConfig,
+    *,
+    base_directory: Path,
+    check_gold: CheckGold,
+    default_verifier: str = MATH,
+    verifiers: Sequence[str] = BUILT_IN,
+) -> IngestResult:
     """Return every row of the configured sources, checked, split and linked.
 
     Args:
         config: Sources, fields, fractions and limits.
         base_directory: Where relative source paths start.
         check_gold: (gold, answer_type) -> why it cannot be graded against, None when it can.
+        default_verifier: Who grades rows that name none: `math`, `code` or `function`.
+        verifiers: What a row may name as its verifier.
 
     Raises:
         ConfigError: The fractions leave nothing for train.
@@ -68,17 +78,25 @@ def ingest(config: PromptsConfig, *, base_directory: Path, check_gold: CheckGold
     """
     members = resolve_members(config, base_directory)
     fractions = _hash_fractions(config, members)
+    rules = RowRules(check_gold, default_verifier, tuple(verifiers))
     rows = []
     for member in members:
-        wanted = [config.problem_field, config.answer_field]
-        wanted += [config.answer_type_field] if config.answer_type_field else []
-        for raw in read_rows(member, wanted):
-            row = read_problem(raw, member.label, config, check_gold)
+        for raw in read_rows(member, *_fields(config, member)):
+            row = read_problem(raw, member.label, config, rules)
             rows.append(replace(row, split=_split_of(row, member.split, fractions)))
     rows = link_duplicates(rows)
     summary = _summarise(rows, _describe_splits(members, fractions))
     _refuse_empty(rows, members, fractions)
     return IngestResult(to_table([_to_row(row) for row in rows], PROMPTS), summary)
+
+
+def _fields(config: PromptsConfig, member: Member) -> tuple[list[str], list[str]]:
+    """Fields that a member must have, and those that only train must have."""
+    mixture = config.mixture
+    plain = (config.problem_field, config.answer_field, config.answer_type_field)
+    further = (mixture.verifier_field, mixture.tests_field, mixture.source_field)
+    needed, mixed = [field for field in plain if field], [field for field in further if field]
+    return (needed + mixed, []) if member.split is Split.TRAIN else (needed, mixed)
 
 
 def active(table: pa.Table, split: Split) -> pa.Table:

@@ -45,6 +45,8 @@ class Defect(StrEnum):
     OVER_LONG = "over_long"
     MISSING_MARKER = "missing_marker"
     REFUSED_GOLD = "refused_gold"
+    UNKNOWN_VERIFIER = "unknown_verifier"
+    REFUSED_TESTS = "refused_tests"
     CONTRADICTORY_GOLD = "contradictory_gold"
     HELD_OUT = "held_out"
 
@@ -72,29 +74,35 @@ class RawRow:
         return self.fields.get(name, ABSENT)
 
 
-def read_rows(member: Member, wanted: Sequence[str]) -> Iterator[RawRow]:
+def read_rows(
+    member: Member, wanted: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[RawRow]:
     """Yield every row of a member, in order.
 
     Args:
         member: What to read.
-        wanted: Names of the fields to read.
+        wanted: Names of the fields to read; each must be there in some row.
+        optional: Names of further fields, read where they are there.
 
     Raises:
         DataContractError: A file is not of its format, or no row of the member has a wanted field.
     """
     if member.format is Format.JSONL:
-        yield from _read_json_lines(member.files[0], wanted)
+        yield from _read_json_lines(member.files[0], wanted, optional)
         return
     number = 0
     for path in member.files:
-        for batch in _read_batches(path, member.format, wanted):
+        for batch in _read_batches(path, member.format, wanted, optional):
             columns = {name: _decode_column(batch.column(name)) for name in batch.schema.names}
             for index in range(batch.num_rows):
                 number += 1
                 yield _arrow_row(number, {name: values[index] for name, values in columns.items()})
 
 
-def _read_json_lines(path: Path, wanted: Sequence[str]) -> Iterator[RawRow]:
+def _read_json_lines(
+    path: Path, wanted: Sequence[str], optional: Sequence[str]
+) -> Iterator[RawRow]:
+    names = (*wanted, *optional)
     seen: set[str] = set()
     num_objects = 0
     starts_array = False
@@ -113,7 +121,7 @@ def _read_json_lines(path: Path, wanted: Sequence[str]) -> Iterator[RawRow]:
             num_objects += 1
             if num_objects <= 1000:
                 seen.update(parsed)
-            yield RawRow(number, {name: parsed[name] for name in wanted if name in parsed})
+            yield RawRow(number, {name: parsed[name] for name in names if name in parsed})
     if num_objects:
         _require_fields(path, wanted, seen)
     elif starts_array:
@@ -159,15 +167,19 @@ def _require_fields(path: Path, wanted: Sequence[str], seen: set[str]) -> None:
             )
 
 
-def _read_batches(path: Path, kind: Format, wanted: Sequence[str]) -> Iterator[Any]:
+def _read_batches(
+    path: Path, kind: Format, wanted: Sequence[str], optional: Sequence[str]
+) -> Iterator[Any]:
     try:
         if kind is Format.PARQUET:
             with pq.ParquetFile(path) as file:
-                _require_fields(path, wanted, set(file.schema_arrow.names))
-                yield from file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(wanted)))
+                there = set(file.schema_arrow.names)
+                _require_fields(path, wanted, there)
+                names = [*wanted, *(name for name in optional if name in there)]
+                yield from file.iter_batches(_BATCH_ROWS, columns=list(dict.fromkeys(names)))
         else:
             with pa.memory_map(str(path)) as source:
-                yield from _ipc_batches(source, path, wanted)
+                yield from _ipc_batches(source, path, wanted, optional)
     except pa.ArrowException as error:
         raise DataContractError(
             f"{path}: expected a readable {kind.value} file, got: {error}",
@@ -175,14 +187,17 @@ def _read_batches(path: Path, kind: Format, wanted: Sequence[str]) -> Iterator[A
         ) from error
 
 
-def _ipc_batches(source: Any, path: Path, wanted: Sequence[str]) -> Iterator[Any]:
+def _ipc_batches(
+    source: Any, path: Path, wanted: Sequence[str], optional: Sequence[str]
+) -> Iterator[Any]:
     """Batches of an Arrow file in stream format (datasets writes it) or in file format."""
     magic = source.read(6)
     source.seek(0)
     is_file = magic == b"ARROW1"
     reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-    _require_fields(path, wanted, set(reader.schema.names))
-    names = list(dict.fromkeys(wanted))
+    there = set(reader.schema.names)
+    _require_fields(path, wanted, there)
+    names = list(dict.fromkeys([*wanted, *(name for name in optional if name in there)]))
     if is_file:
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
     else:

@@ -4,6 +4,7 @@
 exact arithmetic; whatever needs computer algebra runs in a process that can be killed.
 """
 
+from grpo_core.rewards.agreement import agreement
 from grpo_core.rewards.gold import check_gold
 from grpo_core.rewards.grading import grade
 from grpo_core.rewards.options import VerifierOptions
@@ -17,6 +18,7 @@ __all__ = [
     "Verdict",
     "VerifierOptions",
     "VerifierPool",
+    "agreement",
     "check_gold",
     "grade",
     "overlong_penalty",

@@ -5,26 +5,28 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from grpo_core.errors import ServiceError
 from grpo_core.rewards.protocol import encode, receive
 
+_MAIN: Final = "grpo_core.rewards.worker:main"
 _BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1])['path']; "
-    "from grpo_core.rewards.worker import main; main()"
+    "from {} import {}; {}()".format(*_MAIN.split(":"), _MAIN.split(":")[1])
 )
 _START_SECONDS: Final = 120.0
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """One worker: process id, socket, whether it does algebra, what it has sent so far."""
+    """One worker: process id, socket, kind, what it has sent so far."""
 
     pid: int
     connection: socket.socket
-    full: bool
+    kind: str
     buffer: bytearray = field(default_factory=bytearray)
 
     def close(self) -> None:
@@ -36,13 +38,13 @@ class Nursery:
     """A process that forks workers, started on the first request.
 
     Args:
-        memory_bytes: Address space of each worker, where the platform can limit it.
-        full: Whether its workers do computer algebra.
+        kind: Kind of its workers, see `worker.HANDLERS`.
+        settings: What the workers are started with, as plain JSON.
     """
 
-    def __init__(self, memory_bytes: int, *, full: bool) -> None:
-        self._settings = {"memory_bytes": memory_bytes, "full": full}
-        self._full = full
+    def __init__(self, kind: str, settings: Mapping[str, Any]) -> None:
+        self._settings = {**settings, "kind": kind}
+        self._kind = kind
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._lock = threading.Lock()
@@ -56,7 +58,7 @@ class Nursery:
         """Return a fresh worker.
 
         Raises:
-            ServiceError: When the nursery cannot be started.
+            ServiceError: When the nursery cannot be started, with its own reason if it has one.
         """
         with self._lock:
             for _ in range(2):
@@ -65,7 +67,7 @@ class Nursery:
                     return worker
                 self._stop()
         raise ServiceError(
-            "the verifier's worker process cannot be started",
+            f"the verifier's worker process ({self._kind}) cannot be started",
             "try: python -c 'import grpo_core.rewards.symbolic'",
         )
 
@@ -81,7 +83,11 @@ class Nursery:
         if reply is None:
             mine.close()
             return None
-        return Worker(reply["pid"], mine, self._full)
+        if "error" in reply:
+            mine.close()
+            self._stop()
+            raise ServiceError(f"{reply['error']}")
+        return Worker(reply["pid"], mine, self._kind)
 
     def _start(self) -> socket.socket:
         mine, theirs = socket.socketpair()
@@ -139,13 +145,13 @@ class Crew:
 
     Args:
         limit: Most workers at a time.
-        memory_bytes: Address space of each worker.
-        full: Whether the workers do computer algebra.
+        kind: Kind of the workers.
+        settings: What they are started with.
     """
 
-    def __init__(self, limit: int, memory_bytes: int, *, full: bool) -> None:
+    def __init__(self, limit: int, kind: str, settings: Mapping[str, Any]) -> None:
         self._limit = limit
-        self._nursery = Nursery(memory_bytes, full=full)
+        self._nursery = Nursery(kind, settings)
         self._free: list[Worker] = []
         self._alive = 0
         self._changed = threading.Condition()

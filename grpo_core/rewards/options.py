@@ -31,7 +31,7 @@ class VerifierOptions:
         accept_unterminated: Grade a box or tag that the text ends in. Default off: truncated.
         reasoning_tags: Names of tags whose content is never graded.
         max_completion_chars: Only the last so many visible characters are looked at.
-        max_answer_chars: Longer answers are unparseable.
+        max_answer_chars: Longer answers are unparseable; plain numbers may have any length.
     """
 
     relative_tolerance: float = 1e-12

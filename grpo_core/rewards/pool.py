@@ -2,62 +2,25 @@
 
 import atexit
 import os
-import selectors
 import threading
-import time
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
 from grpo_core.errors import ConfigError
+from grpo_core.rewards.dispatch import Dispatcher, Reply, Request
 from grpo_core.rewards.extract import Extraction
 from grpo_core.rewards.grading import Pending, Question, finished, grade_exactly
-from grpo_core.rewards.nursery import Crew, Worker
+from grpo_core.rewards.nursery import Crew
 from grpo_core.rewards.options import VerifierOptions
-from grpo_core.rewards.protocol import encode, take
 from grpo_core.rewards.verdict import Label, Verdict
 
 DEFAULT_TIMEOUT_SECONDS: Final = 1.5
 DEFAULT_MEMORY_BYTES: Final = 2 * 2**30
-_ATTEMPTS: Final = 2
+LIGHT: Final = "light"
+FULL: Final = "full"
 
 GradingRow = tuple[str, str, str | None]
-
-
-@dataclass(slots=True)
-class _Job:
-    """One question in work: the rows that wait for it and how often it was tried."""
-
-    pending: Pending
-    rows: list[int]
-    full: bool
-    attempts: int = 0
-    sent_at: float = 0.0
-
-
-@dataclass(slots=True)
-class _Round:
-    """One call of `decide`: what is left, who works on what, what is known."""
-
-    verdicts: dict[int, Verdict]
-    todo: deque[_Job]
-    busy: dict[Worker, _Job] = field(default_factory=dict)
-    idle: list[Worker] = field(default_factory=list)
-
-    def settle(self, job: _Job, label: Label, reason: str) -> None:
-        """Give every row of a job its verdict."""
-        seconds = time.perf_counter() - job.sent_at
-        for row in job.rows:
-            self.verdicts[row] = finished(job.pending, label, reason, seconds)
-
-    def take_idle(self, full: bool) -> Worker | None:
-        """Return an idle worker of one kind."""
-        for index, worker in enumerate(self.idle):
-            if worker.full is full:
-                return self.idle.pop(index)
-        return None
 
 
 class VerifierPool:
@@ -87,10 +50,14 @@ class VerifierPool:
                 "VerifierPool needs workers >= 1, timeout_seconds > 0 and memory_bytes >= 1, got "
                 f"workers={workers}, timeout_seconds={timeout_seconds}, memory_bytes={memory_bytes}"
             )
-        self.workers = workers or _usable_cores()
+        self.workers = workers or usable_cores()
         self.timeout_seconds = timeout_seconds
         self.options = options or VerifierOptions()
-        self._crews = {full: Crew(self.workers, memory_bytes, full=full) for full in (False, True)}
+        settings = {"memory_bytes": memory_bytes}
+        self._dispatcher = Dispatcher(
+            {kind: Crew(self.workers, kind, settings) for kind in (LIGHT, FULL)},
+            {LIGHT: timeout_seconds, FULL: timeout_seconds},
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +73,7 @@ class VerifierPool:
     @property
     def started(self) -> bool:
         """Whether any process has been started."""
-        return any(crew.started for crew in self._crews.values())
+        return self._dispatcher.started
 
     def grade_batch(self, batch: Sequence[GradingRow]) -> list[Verdict]:
         """Return one verdict a row, in the order of the rows.
@@ -133,132 +100,42 @@ class VerifierPool:
 
     def decide(self, pending: Sequence[Pending]) -> list[Verdict]:
         """Return the verdicts of pending gradings, in order; equal questions are asked once."""
-        if not pending:
-            return []
-        jobs: dict[object, _Job] = {}
-        for row, item in enumerate(pending):
-            job = jobs.setdefault(item.question, _Job(item, [], item.question.full))
-            job.rows.append(row)
-        work = _Round({}, deque(jobs.values()))
-        try:
-            self._run(work)
-        finally:
-            self._release(work)
-        return [self._own(work.verdicts[row], item) for row, item in enumerate(pending)]
+        numbers: dict[Question, int] = {}
+        for item in pending:
+            numbers.setdefault(item.question, len(numbers))
+        replies = self._dispatcher.ask([_request(question) for question in numbers])
+        return [self._verdict(item, replies[numbers[item.question]]) for item in pending]
 
-    def _own(self, verdict: Verdict, item: Pending) -> Verdict:
-        found = item.extraction
-        reason = verdict.reason.rpartition("; ")[2]
-        return Verdict(
-            verdict.label,
-            verdict.reward_raw,
-            found.answer,
-            found.candidates,
-            f"{found.reason}; {reason}",
-            verdict.seconds,
-        )
-
-    def _run(self, work: _Round) -> None:
-        with selectors.DefaultSelector() as selector:
-            while work.todo or work.busy:
-                self._feed(work, selector)
-                for key, _ in selector.select(self._patience(work)):
-                    worker: Worker = key.data
-                    selector.unregister(worker.connection)
-                    self._collect(work, worker, selector)
-                self._reap(work, selector)
-
-    def _feed(self, work: _Round, selector: selectors.BaseSelector) -> None:
-        for _ in range(len(work.todo)):
-            job = work.todo.popleft()
-            worker = work.take_idle(job.full) or self._crews[job.full].borrow(wait=not work.busy)
-            if worker is None:
-                work.todo.append(job)
-                if len({waiting.full for waiting in work.todo}) == 1:
-                    return
-                continue
-            self._send(work, worker, job, selector)
-
-    def _send(
-        self, work: _Round, worker: Worker, job: _Job, selector: selectors.BaseSelector
-    ) -> None:
-        question = job.pending.question
-        message = {
-            "answer": question.answer,
-            "gold": question.gold,
-            "answer_type": question.answer_type,
-            "options": question.options.canonical(),
-        }
-        job.attempts += 1
-        job.sent_at = time.perf_counter()
-        work.busy[worker] = job
-        try:
-            worker.connection.sendall(encode(message))
-        except OSError:
-            self._lost(work, worker)
+    def _verdict(self, pending: Pending, reply: Reply) -> Verdict:
+        if reply.body is not None:
+            label, reason = Label(reply.body["label"]), str(reply.body["reason"])
+        elif reply.failure == "timeout":
+            label, reason = Label.TIMEOUT, f"no result after {self.timeout_seconds} s"
         else:
-            selector.register(worker.connection, selectors.EVENT_READ, worker)
-
-    def _patience(self, work: _Round) -> float:
-        oldest = min((job.sent_at for job in work.busy.values()), default=time.perf_counter())
-        return max(0.0, oldest + self.timeout_seconds - time.perf_counter())
-
-    def _collect(self, work: _Round, worker: Worker, selector: selectors.BaseSelector) -> None:
-        try:
-            chunk = worker.connection.recv(65_536)
-        except OSError:
-            chunk = b""
-        if not chunk:
-            self._lost(work, worker)
-            return
-        worker.buffer.extend(chunk)
-        reply = take(worker.buffer)
-        if reply is None:
-            selector.register(worker.connection, selectors.EVENT_READ, worker)
-            return
-        job = work.busy.pop(worker)
-        work.idle.append(worker)
-        if reply["label"] is None and not job.full:
-            job.full, job.attempts = True, 0
-            work.todo.append(job)
-        else:
-            work.settle(job, Label(reply["label"] or Label.ERROR), reply["reason"])
-
-    def _lost(self, work: _Round, worker: Worker) -> None:
-        job = work.busy.pop(worker)
-        self._crews[worker.full].discard(worker)
-        if job.attempts < _ATTEMPTS:
-            work.todo.append(job)
-        else:
-            work.settle(job, Label.ERROR, "the worker died twice on this answer")
-
-    def _reap(self, work: _Round, selector: selectors.BaseSelector) -> None:
-        now = time.perf_counter()
-        for worker, job in list(work.busy.items()):
-            if now - job.sent_at >= self.timeout_seconds:
-                selector.unregister(worker.connection)
-                del work.busy[worker]
-                self._crews[worker.full].discard(worker)
-                work.settle(job, Label.TIMEOUT, f"no result after {self.timeout_seconds} s")
-
-    def _release(self, work: _Round) -> None:
-        for worker in work.busy:
-            self._crews[worker.full].discard(worker)
-        for worker in work.idle:
-            self._crews[worker.full].give_back(worker)
+            label, reason = Label.ERROR, "the worker died twice on this answer"
+        return finished(pending, label, reason, reply.seconds)
 
     def close(self) -> None:
         """Stop every process; the pool starts them again when it is used again."""
-        for crew in self._crews.values():
-            crew.close()
+        self._dispatcher.close()
 
     def abandon(self) -> None:
         """Let go of processes that belong to the parent of a forked process."""
-        for crew in self._crews.values():
-            crew.abandon()
+        self._dispatcher.abandon()
 
 
-def _usable_cores() -> int:
+def _request(question: Question) -> Request:
+    message = {
+        "answer": question.answer,
+        "gold": question.gold,
+        "answer_type": question.answer_type,
+        "options": question.options.canonical(),
+    }
+    return Request(FULL if question.full else LIGHT, message, harder=FULL)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

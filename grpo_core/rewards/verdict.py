@@ -37,20 +37,25 @@ class Verdict:
 
     Attributes:
         label: The verdict.
-        reward_raw: 1.0 for correct; 0.0 for wrong, unparseable, hedged; None for timeout, error
-            and gold_unparseable, which leave the baseline and are counted.
+        reward_raw: 1.0 for correct; 0.0 for wrong, unparseable, hedged; any finite number from a
+            reward function that gives one; None for timeout, error and gold_unparseable, which
+            leave the baseline and are counted.
         extracted: The answer the completion committed to, None when there is none.
         candidates: Every distinct answer the completion offered, in order.
         reason: One sentence on how the verdict came about.
         seconds: Wall-clock seconds the grading took.
+        confidence: How sure the verifier is, in [0, 1]; None when it does not say.
+        share_passed: Share of a program's tests that passed, in [0, 1]; None without tests.
     """
 
     label: Label
     reward_raw: float | None
-    extracted: str | None
-    candidates: tuple[str, ...]
-    reason: str
-    seconds: float
+    extracted: str | None = None
+    candidates: tuple[str, ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+    confidence: float | None = None
+    share_passed: float | None = None
 
 
 def reward_of(label: Label) -> float | None:

@@ -14,12 +14,16 @@ def _tag_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def visible_text(completion: str, options: VerifierOptions) -> str:
-    """Return the gradable part of a completion, in plain characters.
+    """Return the gradable part of a completion, in plain characters; see `without_reasoning`."""
+    return without_reasoning(to_plain(completion), options)
+
+
+def without_reasoning(text: str, options: VerifierOptions) -> str:
+    """Return a text without what stands inside reasoning tags, as it is written.
 
     A closed reasoning block is left out, and so is everything from an unclosed one to the end. A
     closing tag without an opening one ends reasoning that the prompt template began.
     """
-    text = to_plain(completion)
     if "<" not in text or not options.reasoning_tags:
         return text[-options.max_completion_chars :]
     kept: list[str] = []

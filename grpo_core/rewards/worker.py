@@ -1,114 +1,55 @@
-"""The killable side of the verifier: a nursery that imports what it needs once and forks workers.
+"""The killable side of verifiers: a nursery that imports what it needs once and forks workers.
 
 The nursery runs as a plain interpreter of its own (no re-import of the caller's main module, no
 inherited threads). It forks one worker per request, so replacing a killed worker costs
 milliseconds. When the caller's end of the control socket closes, for whatever reason, the nursery
 kills its workers and exits.
 
-There are two: the light one computes to fifty digits and starts in a fraction of a second; the
-full one has sympy and math-verify in it, which take seconds to import.
+Each kind of worker answers by a handler of its own. Two serve mathematics: `light` computes to
+fifty digits and starts in a fraction of a second; `full` has sympy and math-verify in it, which
+take seconds to import. `code` checks programs against tests, `program` runs them, `function` and
+`batch` run a reward function of the user's.
 """
 
 import gc
 import json
 import os
-import resource
 import signal
 import socket
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Final
 
-from grpo_core.rewards.grading import judge
-from grpo_core.rewards.nodes import Node
-from grpo_core.rewards.options import VerifierOptions
-from grpo_core.rewards.precise import identical
+from grpo_core.rewards.limits import limit_resources
 from grpo_core.rewards.protocol import encode, receive, take
-from grpo_core.rewards.scalars import NeedsSymbolic, SymbolicEqual
-from grpo_core.rewards.tokens import UnreadableError
-from grpo_core.rewards.verdict import Label
 
-_COMPARISON_ERRORS: Final = (
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    NotImplementedError,
-    RecursionError,
-    AssertionError,
+Handler = Callable[[dict[str, Any], socket.socket], dict[str, Any]]
+"""(message, connection to whoever asks) → reply."""
+HANDLERS: Final = MappingProxyType(
+    {
+        "light": "grpo_core.rewards.comparing:light_handler",
+        "full": "grpo_core.rewards.comparing:full_handler",
+        "code": "grpo_core.rewards.code.checking:make_handler",
+        "program": "grpo_core.rewards.code.running:make_handler",
+        "function": "grpo_core.rewards.functions.calling:sample_handler",
+        "batch": "grpo_core.rewards.functions.calling:batch_handler",
+    }
 )
-Comparer = Callable[[VerifierOptions], SymbolicEqual]
+"""Kind of worker → factory of its handler: (settings) → handler. It runs in the nursery, before
+workers are forked."""
 
 
-def light_comparer(options: VerifierOptions) -> SymbolicEqual:
-    """Return a comparison by high-precision arithmetic; what it cannot decide needs the full."""
-
-    def same(answer: Node | str, gold: Node | str) -> bool:
-        if isinstance(answer, str) or isinstance(gold, str):
-            raise NeedsSymbolic(full=True)
-        decided = identical(answer, gold, log_base_ten=options.log_base_ten)
-        if decided is None:
-            raise NeedsSymbolic(full=True)
-        return decided
-
-    return same
-
-
-def full_comparer() -> Comparer:
-    """Return a comparison by computer algebra, with its tables built."""
-    from grpo_core.rewards.symbolic import SymbolicComparison, warm_up
-
-    warm_up()
-    return SymbolicComparison
-
-
-def limit_resources(memory_bytes: int) -> None:
-    """Bound this process: address space in bytes, no files written, no core dumps."""
-    for kind, amount in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        if kind == resource.RLIMIT_AS and sys.platform == "darwin":
-            continue
-        _, hard = resource.getrlimit(kind)
-        bounded = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
-        resource.setrlimit(kind, (bounded, hard))
-
-
-def answer(message: dict[str, Any], comparer: Comparer) -> dict[str, Any]:
-    """Return the reply to one question: its label, or that it needs the full worker."""
-    start = time.perf_counter()
-    fields = message["options"]
-    options = VerifierOptions(**{**fields, "reasoning_tags": tuple(fields["reasoning_tags"])})
-    label: Label | None
-    try:
-        label, reason = judge(
-            message["answer"],
-            message["gold"],
-            message["answer_type"],
-            options,
-            comparer(options),
-        )
-    except NeedsSymbolic:
-        label, reason = None, "needs computer algebra"
-    except UnreadableError as error:
-        label, reason = Label.UNPARSEABLE, f"the answer cannot be read: {error}"
-    except _COMPARISON_ERRORS as error:
-        label, reason = Label.WRONG, f"cannot be shown equal ({type(error).__name__})"
-    return {"label": label, "reason": reason, "seconds": time.perf_counter() - start}
-
-
-def _run_worker(connection: socket.socket, memory_bytes: int, comparer: Comparer) -> None:
+def _run_worker(connection: socket.socket, settings: Mapping[str, Any], handler: Handler) -> None:
     """Answer questions until the other side closes; out of memory ends the process."""
     status = 1
     try:
-        limit_resources(memory_bytes)
+        if settings.get("memory_bytes"):
+            limit_resources(settings["memory_bytes"])
         buffer = bytearray()
         while (message := receive(connection, buffer)) is not None:
-            connection.sendall(encode(answer(message, comparer)))
+            connection.sendall(encode(handler(message, connection)))
         status = 0
     finally:
         os._exit(status)
@@ -125,14 +66,16 @@ class _Nursery:
     Args:
         control: `{"fork": true}` with a socket attached is answered with `{"pid": n}`;
             `{"kill": pid}` kills and reaps a worker.
-        memory_bytes: Address space of each worker.
-        comparer: How the workers compare.
+        settings: What the workers are started with.
+        handler: How they answer.
     """
 
-    def __init__(self, control: socket.socket, memory_bytes: int, comparer: Comparer) -> None:
+    def __init__(
+        self, control: socket.socket, settings: Mapping[str, Any], handler: Handler
+    ) -> None:
         self._control = control
-        self._memory_bytes = memory_bytes
-        self._comparer = comparer
+        self._settings = settings
+        self._handler = handler
         self._children: set[int] = set()
         self._handed: list[int] = []
 
@@ -162,17 +105,27 @@ class _Nursery:
         pid = os.fork()
         if pid == 0:
             self._control.close()
-            _run_worker(connection, self._memory_bytes, self._comparer)
+            _run_worker(connection, self._settings, self._handler)
         connection.close()
         self._children.add(pid)
         self._control.sendall(encode({"pid": pid}))
+
+
+def _make_handler(settings: Mapping[str, Any]) -> Handler:
+    module, name = HANDLERS[settings["kind"]].split(":")
+    factory: Callable[[Mapping[str, Any]], Handler] = getattr(import_module(module), name)
+    return factory(settings)
 
 
 def main() -> None:
     """Run a nursery on the socket that is standard input."""
     settings = json.loads(sys.argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    comparer = full_comparer() if settings["full"] else light_comparer
-    gc.freeze()
     with socket.socket(fileno=os.dup(0)) as control:
-        _Nursery(control, settings["memory_bytes"], comparer).run()
+        try:
+            handler = _make_handler(settings)
+        except Exception as error:  # noqa: BLE001 - whatever a user's module raises is reported
+            control.sendall(encode({"error": f"{type(error).__name__}: {error}"}))
+            return
+        gc.freeze()
+        _Nursery(control, settings, handler).run()

@@ -68,6 +68,12 @@ class HfSampler:
     def sync(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Nothing to do: the module is shared. `weights` is not consumed."""
 
+    def sleep(self) -> None:
+        """Nothing to do: it holds no memory between calls."""
+
+    def close(self) -> None:
+        """Nothing to do: the module is the trainer's."""
+
     def _sample_batch(
         self, requests: Sequence[SamplingRequest], shares: Sequence[Share]
     ) -> Iterator[tuple[tuple[int, int], SampledCompletion]]:

@@ -56,3 +56,11 @@ class Sampler(Protocol):
             SamplerError: A name or shape that the sampler's policy does not have, or one missing.
         """
         ...
+
+    def sleep(self) -> None:
+        """Give device memory to the trainer until the next `sample` or `sync`, which wake it."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the policy; nothing is sampled afterwards."""
+        ...

@@ -33,7 +33,7 @@ def stop_check(tokenizer: "PreTrainedTokenizerBase", stop: Sequence[str]) -> Sto
         criteria = StopStringCriteria(tokenizer, list(stop))
     except ValueError as error:
         raise ConfigError(
-            f"prompt.stop {list(stop)}: no token of the vocabulary can complete one of them"
+            f"prompt.stop {list(stop)}: no tokens of the vocabulary spell one of them: {error}"
         ) from error
 
     def check(completion_ids: Tensor) -> Tensor:

@@ -71,14 +71,17 @@ def _audited(context: MakeContext) -> Catalog:
 def audit_params(config: RunConfig) -> dict[str, Any]:
     """What the audits must know of the configuration."""
     advantage = config.advantage
+    is_centred = (
+        advantage.baseline == "mean" and advantage.ema_weight == 0 and advantage.tolerance_band == 0
+    )
     is_plain = (
-        advantage.baseline == "mean"
+        is_centred
         and advantage.std_scope == "group"
-        and advantage.ema_weight == 0
-        and advantage.tolerance_band == 0
         and (advantage.winsorise_low, advantage.winsorise_high) == (0.0, 1.0)
+        and not config.reward.confidence_weighting
     )
     return {
+        "default_verifier": config.reward.function,
         "group_size": config.train.group_size,
         "samples_per_prompt": config.prefilter.samples_per_prompt,
         "eval_samples_per_prompt": config.evaluate.samples_per_prompt,
@@ -86,7 +89,7 @@ def audit_params(config: RunConfig) -> dict[str, Any]:
         "advantage_eps": advantage.eps,
         "advantage_clip": advantage.clip,
         "advantage_tolerance": config.audit.advantage_tolerance,
-        "advantages_centred": is_plain,
+        "advantages_centred": is_centred,
         "zero_variance_dropped": config.filter.zero_variance,
         "hard_max": config.bands.hard_max,
         "medium_max": config.bands.medium_max,

@@ -1,5 +1,6 @@
 """What the maker of an artefact is given, and what it gives back."""
 
+import dataclasses
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,9 @@ import pyarrow as pa
 from grpo_core.config import RunConfig
 from grpo_core.planning.graph import Node
 from grpo_core.policy.origins import Scorer
+from grpo_core.stages.alerts import Alert
+from grpo_core.stages.stopping import asked_to_stop, stop_if_asked
+from grpo_core.stages.unit_watch import UnitWatch
 from grpo_core.store.artifacts import Artifact
 from grpo_core.store.lake import Lake
 from grpo_core.store.partials import Partial
@@ -84,6 +88,7 @@ class MakeContext:
         attempt: Its attempt.
         is_forced: The artefact is made again although it was there.
         fork: The fork record of the attempt, when the run starts from another run's state.
+        watch: Hears of every finished unit.
     """
 
     config: RunConfig
@@ -98,6 +103,12 @@ class MakeContext:
     attempt: int
     is_forced: bool
     fork: Mapping[str, Any] | None
+    watch: UnitWatch
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """Whether the next `report` may end the work; what should survive is saved before it."""
+        return asked_to_stop(self.progress.path.parent) is not None
 
     @property
     def scorer(self) -> Scorer:
@@ -107,7 +118,12 @@ class MakeContext:
     def report(
         self, done: int, total: int, unit: str, figures: dict[str, float] | None = None
     ) -> None:
-        """Report `done` of `total` units to people."""
+        """Report that `done` of `total` units are finished and saved.
+
+        Raises:
+            RunStoppedError: The run was asked to stop, and more units would follow.
+        """
+        self.watch.finished(done, total, unit)
         self.progress.progress(
             stage=self.node.stage,
             label=self.node.label,
@@ -116,6 +132,14 @@ class MakeContext:
             unit=unit,
             tokens=self.timings.total_tokens,
             figures=figures,
+        )
+        if done < total:
+            stop_if_asked(self.progress.path.parent)
+
+    def alert(self, alert: Alert) -> None:
+        """Tell people, and whoever listens to alerts, that a figure left its healthy range."""
+        self.progress.emit(
+            "alert", stage=self.node.stage, label=self.node.label, **dataclasses.asdict(alert)
         )
 
     def note(self, text: str) -> None:

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from grpo_core.evaluation import pass_at_k_values
 from grpo_core.planning.externals import model_directory
 from grpo_core.prompts.ingest import active, draw_limit
+from grpo_core.rewards import Label
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.prefilter import label_shares
 from grpo_core.stages.sampled_units import UnitPlan, grade_samples, sample_units
@@ -34,6 +36,7 @@ def make_eval_samples(context: MakeContext) -> Made:
         max_completion_tokens=config.evaluation_tokens,
         prompts_per_unit=config.evaluate.prompts_per_unit,
         constants={"checkpoint": checkpoint},
+        allowed={"evaluate.max_completion_tokens": config.evaluation_tokens},
     )
     samples = sample_units(context, problems, plan)
     return Made(
@@ -50,9 +53,7 @@ def make_eval_verdicts(context: MakeContext) -> Made:
     columns = ["checkpoint", "prompt_id", "sample_index", "text"]
     samples = context.inputs["samples"].table("eval_samples", columns)
     verdicts = grade_samples(context, samples, problems, "eval_verdicts")
-    counts = verdict_counts(
-        verdicts.column("prompt_id").to_pylist(), verdicts.column("reward_raw").to_pylist()
-    )
+    counts = verdict_counts(verdicts)
     figures = _pass_at(config.evaluate.ks, counts)
     return Made(tables={"eval_verdicts": verdicts}, figures=label_shares(verdicts) | figures)
 
@@ -67,12 +68,12 @@ def _pass_at(ks: Sequence[int], counts: list[tuple[int, int]]) -> dict[str, floa
     return found
 
 
-def verdict_counts(prompt_ids: list[str], rewards: list[float | None]) -> list[tuple[int, int]]:
+def verdict_counts(verdicts: pa.Table) -> list[tuple[int, int]]:
     """(n, c) of each problem in order of its id: decided samples and correct ones."""
     counts: dict[str, list[int]] = {}
-    for prompt_id, reward in zip(prompt_ids, rewards, strict=True):
-        entry = counts.setdefault(prompt_id, [0, 0])
-        if reward is not None:
+    for row in verdicts.select(["prompt_id", "label", "reward_raw"]).to_pylist():
+        entry = counts.setdefault(row["prompt_id"], [0, 0])
+        if row["reward_raw"] is not None:
             entry[0] += 1
-            entry[1] += reward == 1.0
+            entry[1] += row["label"] == Label.CORRECT
     return [(entry[0], entry[1]) for _, entry in sorted(counts.items())]

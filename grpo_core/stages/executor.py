@@ -2,17 +2,22 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from grpo_core.errors import ArtifactError, StageInputError
+from grpo_core.errors import ArtifactError, GrpoError, RunStoppedError, StageInputError
 from grpo_core.planning.graph import Graph, Node
 from grpo_core.planning.resolve import Resolver
 from grpo_core.stages.context import Made, MakeContext, Timings
+from grpo_core.stages.devices import device_lock
+from grpo_core.stages.faults import machine_fault
 from grpo_core.stages.records import NodeResult, NodeState, StageResult, utc_now
 from grpo_core.stages.session import RunSession
+from grpo_core.stages.stopping import stop_if_asked
+from grpo_core.stages.unit_watch import UnitWatch
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.lake_database import write_lake_database
 from grpo_core.store.locks import hold
@@ -99,6 +104,7 @@ def _first_missing(graph: Graph, node: Node, resolver: Resolver) -> Node:
 
 def _settle(session: RunSession, resolver: Resolver, node: Node) -> NodeResult:
     started = time.perf_counter()
+    stop_if_asked(session.directory)
     session.progress.emit("stage_started", stage=node.stage, label=node.label)
     is_forced = node.stage in session.forced
     found = resolver.find(node)
@@ -109,6 +115,7 @@ def _settle(session: RunSession, resolver: Resolver, node: Node) -> NodeResult:
     artifact, tokens = found.artifact, 0
     state: NodeState = "Reused"
     if artifact is None or is_forced:
+        logger.info("%s: computing %s", node.label, found.key)
         artifact, state, tokens = _make_alone(session, resolver, node, found.key, is_forced)
         resolver.settle(node, artifact)
     result = NodeResult(
@@ -142,13 +149,37 @@ def _make_alone(
     def on_wait(holder: str) -> None:
         session.progress.emit("stage_waiting", stage=node.stage, label=node.label, holder=holder)
 
-    with hold(lake.lock_path(key), f"run {session.run!r}: {node.label}", on_wait=on_wait):
+    def on_poll() -> None:
+        stop_if_asked(session.directory)
+
+    who = f"run {session.run!r}: {node.label}"
+    with hold(lake.lock_path(key), who, on_wait=on_wait, on_poll=on_poll):
         if not is_forced:
             made_meanwhile = _current(lake.store.current, node.stage, key)
             if made_meanwhile is not None:
                 return made_meanwhile, "Reused", 0
-        artifact, tokens = _make(session, resolver, node, key, is_forced)
+        if is_forced:
+            lake.partial(node.stage, key).remove()
+        with device_lock(session.config, node.kind, who, on_wait=on_wait, on_poll=on_poll):
+            artifact, tokens = _make_with_retries(session, resolver, node, key)
         return artifact, "Computed", tokens
+
+
+def _make_with_retries(
+    session: RunSession, resolver: Resolver, node: Node, key: str
+) -> tuple[Artifact, int]:
+    """Try again after faults that are declared to pass; finished units are read, not redone."""
+    retries = session.config.execution.retries
+    for attempt in range(retries):
+        try:
+            return _make(session, resolver, node, key)
+        except GrpoError as error:
+            if not error.is_transient:
+                raise
+            text = f"{error.message}; trying again ({attempt + 1} of {retries})"
+            session.progress.emit("note", stage=node.stage, label=node.label, text=text)
+            logger.warning("%s: %s", node.label, text)
+    return _make(session, resolver, node, key)
 
 
 def _current(
@@ -161,16 +192,35 @@ def _current(
         return None
 
 
-def _make(
-    session: RunSession, resolver: Resolver, node: Node, key: str, is_forced: bool
-) -> tuple[Artifact, int]:
+@contextmanager
+def _placed(watch: UnitWatch) -> Iterator[None]:
+    """Errors from inside say which artefact was in work and how far it was."""
+    try:
+        with watch.armed():
+            yield
+    except RunStoppedError as stop:
+        stop.add_place(f"{watch.label} {watch.position}")
+        raise
+    except Exception as error:
+        logger.exception("%s failed %s", watch.label, watch.position)
+        place = f"{watch.label} failed {watch.position}"
+        if isinstance(error, GrpoError):
+            error.add_place(place)
+        elif (fault := machine_fault(error)) is not None:
+            fault.add_place(place)
+            raise fault from error
+        else:
+            error.add_note(place)
+        raise
+
+
+def _make(session: RunSession, resolver: Resolver, node: Node, key: str) -> tuple[Artifact, int]:
     lake = session.lake
     partial = lake.partial(node.stage, key)
-    if is_forced:
-        partial.remove()
     partial.claim(session.run)
     timings = Timings(partial)
     spent_before = sum(timings.seconds.values())
+    watch = UnitWatch(node.label, session.config.execution.stall_seconds, session.log)
     context = MakeContext(
         config=session.config,
         lake=lake,
@@ -182,26 +232,28 @@ def _make(
         timings=timings,
         run=session.run,
         attempt=session.attempt,
-        is_forced=is_forced,
+        is_forced=node.stage in session.forced,
         fork=session.request["fork"],
+        watch=watch,
     )
     started = time.perf_counter()
-    made = _maker(node.kind)(context)
-    artifact = lake.store.publish(
-        Draft(
-            kind=node.kind,
-            stage=node.stage,
-            key=key,
-            payload=node.payload(resolver.input_digests(node)[0]),
-            tables={**made.tables, "timings": timings.table()},
-            directories=made.directories,
-            side_directories=made.side_directories,
-            aspects=made.aspects,
-            figures=made.figures,
-            seconds=spent_before + time.perf_counter() - started,
-            tokens=sum(timings.tokens.values()),
+    with _placed(watch):
+        made = _maker(node.kind)(context)
+        artifact = lake.store.publish(
+            Draft(
+                kind=node.kind,
+                stage=node.stage,
+                key=key,
+                payload=node.payload(resolver.input_digests(node)[0]),
+                tables={**made.tables, "timings": timings.table()},
+                directories=made.directories,
+                side_directories=made.side_directories,
+                aspects=made.aspects,
+                figures=made.figures,
+                seconds=spent_before + time.perf_counter() - started,
+                tokens=sum(timings.tokens.values()),
+            )
         )
-    )
     partial.remove()
     lake.store.remember_files(artifact)
     return artifact, timings.total_tokens

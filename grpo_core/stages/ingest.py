@@ -1,24 +1,37 @@
 """Stage ingest: problem files become the `prompts` table."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from grpo_core.paths import PROJECT_ROOT
 from grpo_core.prompts.ingest import active, ingest
 from grpo_core.rewards import check_gold
+from grpo_core.rewards.rows import verifier_options
+from grpo_core.rewards.verifier_names import BUILT_IN
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.store.canonical import sha256_json
 from grpo_core.types import Split
 
 _TEXT = ("prompt_id", "text")
 _GRADED = ("prompt_id", "text", "gold", "solution", "answer_type", "source")
+_SELDOM = ("verifier", "tests", "data_source")
+"""Columns that count only where a row has them."""
 
 
 def make_prompts(context: MakeContext) -> Made:
     """Read, check, split and link every row of the configured sources."""
+    config = context.config
+    default = config.reward.function
     with context.timings.part("ingest"):
-        result = ingest(context.config.prompts, base_directory=PROJECT_ROOT, check_gold=check_gold)
+        result = ingest(
+            config.prompts,
+            base_directory=PROJECT_ROOT,
+            check_gold=partial(check_gold, options=verifier_options(config)),
+            default_verifier=default if default in BUILT_IN else "function",
+            verifiers=(*BUILT_IN, *config.reward.verifiers),
+        )
     summary = result.summary
     quarantined = sum(summary.quarantined.values())
     context.note(f"splits: {summary.split_method}")
@@ -52,5 +65,6 @@ def _aspects(table: pa.Table) -> dict[str, str]:
 
 
 def _digest(rows: pa.Table, columns: Sequence[str]) -> str:
-    ordered = rows.select(list(columns)).sort_by("prompt_id")
+    used = [name for name in _SELDOM if columns is _GRADED and rows[name].null_count < len(rows)]
+    ordered = rows.select([*columns, *used]).sort_by("prompt_id")
     return sha256_json(ordered.to_pylist())

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 
+from grpo_core.models.context import budgets
 from grpo_core.planning.externals import model_directory
 from grpo_core.prompts.bands import compute_bands, reband
 from grpo_core.prompts.ingest import active, draw_limit
@@ -33,6 +34,7 @@ def make_samples(context: MakeContext) -> Made:
         max_completion_tokens=config.train.phases[0].max_completion_tokens,
         prompts_per_unit=config.prefilter.prompts_per_unit,
         constants={},
+        allowed=budgets(config),
     )
     samples = sample_units(context, problems, plan)
     return Made(

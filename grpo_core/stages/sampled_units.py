@@ -7,9 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.models.context import check_prompts
+from grpo_core.models.load import context_tokens
 from grpo_core.policy.runtime import completion_columns, load_runtime, sample_request
-from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns, verifier_pool
+from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns
 from grpo_core.stages.context import MakeContext
+from grpo_core.stages.grading import checked_grader
 from grpo_core.store.schemas import TABLES
 
 _ROWS_PER_GRADING = 4096
@@ -29,6 +32,7 @@ class UnitPlan:
         max_completion_tokens: Budget.
         prompts_per_unit: Problems a unit.
         constants: Columns that are equal in every row.
+        allowed: Setting → budget of everything that will be sampled from these problems later.
     """
 
     table: str
@@ -40,6 +44,7 @@ class UnitPlan:
     max_completion_tokens: int
     prompts_per_unit: int
     constants: dict[str, Any]
+    allowed: dict[str, int]
 
 
 def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa.Table:
@@ -58,7 +63,13 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
     missing = [n for n in range(len(units)) if not context.partial.has(plan.table, n)]
     if len(missing) < len(units):
         context.note(f"{len(units) - len(missing)} of {len(units)} units were already there")
+    if missing:
+        with checked_grader(context, list(problems_by_id(problems).values())):
+            pass  # a reward that cannot teach is found before the first sample is paid for
     runtime = load_runtime(context.config, plan.directory) if missing else None
+    if runtime is not None:
+        named = ((row["prompt_id"], row["text"]) for row in rows)
+        check_prompts(runtime.renderer, named, plan.allowed, context_tokens(runtime.model.config))
     for done, number in enumerate(range(len(units)), start=1):
         if runtime is not None and number in missing:
             with context.timings.part("sample") as timed:
@@ -67,6 +78,8 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
             context.partial.write(plan.table, number, unit)
         prompts = min(done * plan.prompts_per_unit, len(rows))
         context.report(prompts, len(rows), "prompts")
+    if runtime is not None:
+        runtime.sampler.close()
     return context.partial.read_all(plan.table)
 
 
@@ -105,12 +118,15 @@ def grade_samples(
     """
     known = problems_by_id(problems)
     pieces = []
-    with verifier_pool(context.config) as pool, context.timings.part("grade"):
+    with (
+        checked_grader(context, list(known.values())) as grader,
+        context.timings.part("grade"),
+    ):
         for start in range(0, samples.num_rows, _ROWS_PER_GRADING):
             piece = samples.slice(start, _ROWS_PER_GRADING)
             graded = [known[name] for name in piece.column("prompt_id").to_pylist()]
-            verdicts = grade_rows(pool, piece.column("text").to_pylist(), graded)
-            columns = verdict_columns(verdicts)
+            verdicts = grade_rows(grader, piece.column("text").to_pylist(), graded)
+            columns = verdict_columns(grader.rules, verdicts, graded)
             for name in ("checkpoint", "prompt_id", "sample_index"):
                 if name in piece.column_names:
                     columns[name] = piece.column(name).to_pylist()

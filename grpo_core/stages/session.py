@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from grpo_core.config import RunConfig, config_from_dict
-from grpo_core.config.checks import config_warnings
-from grpo_core.errors import GrpoError
+from grpo_core.config.checks import check_engine, config_warnings
+from grpo_core.errors import GrpoError, RunStoppedError
+from grpo_core.models.context import check_budgets
 from grpo_core.paths import resolve_path
-from grpo_core.planning.externals import digest_externals
+from grpo_core.planning.externals import digest_externals, model_directory
 from grpo_core.planning.graph import ForkPoint, Graph, build_graph
+from grpo_core.stages.attempt_log import attempt_log, logging_to
 from grpo_core.stages.records import RunRecords
+from grpo_core.stages.stopping import forget_stop
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
@@ -55,7 +58,7 @@ class RunSession:
 
         Raises:
             RunBusyError: Another process works under this name.
-            ConfigError: The name is not a run name.
+            ConfigError: The name is not a run name, or a budget exceeds the model's context.
         """
         lake = Lake(root)
         directory = lake.run_directory(run)
@@ -70,11 +73,15 @@ class RunSession:
                 "pid": os.getpid(),
             }
             write_json(directory / "config.json", config.model_dump(mode="json"))
+            check_engine(config)
+            check_budgets(config, model_directory(config.model.path))
             graph = build_graph(config, digest_externals(config, lake.digests), fork)
             labels = {node.label for node in graph.nodes}
+            forget_stop(directory)
             attempt = RunRecords(directory).begin(request, labels)
             session = cls(directory, config, request, attempt)
-            yield from session._recorded()
+            with logging_to(session.log):
+                yield from session._recorded()
 
     @classmethod
     def attach(cls, directory: Path) -> "RunSession":
@@ -105,6 +112,11 @@ class RunSession:
         return ProgressLog(self.directory / "progress.jsonl")
 
     @property
+    def log(self) -> Path:
+        """The attempt's raw log."""
+        return attempt_log(self.directory, self.attempt)
+
+    @property
     def forced(self) -> frozenset[StageName]:
         """Stages to compute although they are there."""
         return frozenset(StageName(stage) for stage in self.request["force"])
@@ -128,6 +140,9 @@ class RunSession:
         try:
             yield self
             state = "Completed"
+        except RunStoppedError as stop:
+            error = str(stop)
+            raise
         except GrpoError as failure:
             state, error = "Failed", str(failure)
             raise

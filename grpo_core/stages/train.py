@@ -5,23 +5,30 @@ shorter phase that is equal otherwise, the phase before, the initial policy.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from grpo_core.config import RunConfig
 from grpo_core.errors import StageInputError
-from grpo_core.objective.kl_control import start_control
+from grpo_core.models.context import budgets, check_prompts
+from grpo_core.models.load import context_tokens
+from grpo_core.objective.kl_control import resumed_control, start_control
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import model_directory
 from grpo_core.planning.graph import total_steps
 from grpo_core.policy.reference import Reference
-from grpo_core.policy.runtime import load_runtime
+from grpo_core.policy.runtime import PolicyRuntime, load_runtime
 from grpo_core.prompts.ingest import active, draw_limit
-from grpo_core.rewards import VerifierPool
-from grpo_core.rewards.rows import Problem, problems_by_id, verifier_pool
+from grpo_core.prompts.suffixes import SUFFIXES
+from grpo_core.rewards.grader import Grader
+from grpo_core.rewards.rows import Problem, problems_by_id
+from grpo_core.stages.alerts import step_alerts
 from grpo_core.stages.context import Made, MakeContext
+from grpo_core.stages.grading import checked_grader
 from grpo_core.stages.prefilter import train_problems
 from grpo_core.stages.ref_logp import picked_samples
 from grpo_core.stages.shorter_phase import adopt_shorter_phase
@@ -61,21 +68,27 @@ class Start:
 
 def make_phase(context: MakeContext) -> Made:
     """Train one phase; see the module docstring for where it starts."""
-    config = context.config
     start = _start(context)
     plan = _plan(context, start)
-    with verifier_pool(config) as pool:
-        trainer = _trainer(context, start, plan, pool)
-        every = -(-config.execution.checkpoint_every_steps // trainer.steps_per_batch)
-        for batch in range(start.batches_done, trainer.num_batches):
-            with context.timings.part("train") as timed:
-                before = trainer.generated_tokens
-                steps = trainer.run_batch(batch)
-                timed.tokens = trainer.generated_tokens - before
-                if (batch + 1) % every == 0 or batch + 1 == trainer.num_batches:
-                    trainer.save()
-            _report(context, trainer, batch, steps)
+    with checked_grader(context, list(plan.problems.values())) as grader:
+        trainer = _trainer(context, start, plan, grader)
+        with closing(trainer.runtime.sampler):
+            _run_batches(context, trainer, start)
     return _made(context, plan)
+
+
+def _run_batches(context: MakeContext, trainer: PhaseTrainer, start: Start) -> None:
+    """Every rollout batch behind the start, with a state now and then and at the end."""
+    every = -(-context.config.execution.checkpoint_every_steps // trainer.steps_per_batch)
+    for batch in range(start.batches_done, trainer.num_batches):
+        with context.timings.part("train") as timed:
+            before = trainer.generated_tokens
+            steps = trainer.run_batch(batch)
+            timed.tokens = trainer.generated_tokens - before
+            is_last = batch + 1 == trainer.num_batches
+            if (batch + 1) % every == 0 or is_last or context.is_asked_to_stop:
+                trainer.save()
+        _report(context, trainer, batch, steps)
 
 
 def _start(context: MakeContext) -> Start:
@@ -138,8 +151,9 @@ def _variants(context: MakeContext, prompts: pa.Table) -> Mapping[str, list[Prob
     parents = problems_by_id(active(prompts, Split.TRAIN))
     found: dict[str, list[Problem]] = {}
     for row in context.inputs["variants"].table("variants").to_pylist():
-        source = parents[row["prompt_id"]]["source"]
-        found.setdefault(row["prompt_id"], []).append({**row, "source": source})
+        parent = parents[row["prompt_id"]]
+        inherited = {name: parent[name] for name in ("source", "verifier", "tests")}
+        found.setdefault(row["prompt_id"], []).append({**row, **inherited})
     return found
 
 
@@ -155,11 +169,10 @@ def _persisted(context: MakeContext) -> tuple[pa.Table, pa.Table] | None:
     )
 
 
-def _trainer(
-    context: MakeContext, start: Start, plan: PhasePlan, pool: VerifierPool
-) -> PhaseTrainer:
+def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader) -> PhaseTrainer:
     config, node = context.config, context.node
     runtime = load_runtime(config, start.directory)
+    _check_prompts(config, plan, runtime)
     optimizer = make_optimizer(runtime.model, config)
     if start.state_directory is not None:
         load_optimizer(optimizer, start.state_directory)
@@ -175,12 +188,14 @@ def _trainer(
             tokenizer=node.externals["tokenizer"],
             scorer=context.scorer,
         )
+    progress = start.state.step / total_steps(config)
+    kl = resumed_control(start.state.kl, config.kl, progress=progress)
     is_reference = config.model.reference in ("", config.model.path)
     collector = Collector(
         config=config,
         runtime=runtime,
         reference=reference,
-        pool=pool,
+        grader=grader,
         loss=loss,
         phase=node.phase,
         max_completion_tokens=budget,
@@ -196,15 +211,30 @@ def _trainer(
         reference=reference,
         collector=collector,
         updater=Updater(runtime.model, optimizer, config, loss, runtime.head, runtime.device),
-        validator=Validator(config, list(problems_by_id(rows).values()), pool, budget),
+        validator=Validator(config, list(problems_by_id(rows).values()), grader, budget),
         partial=context.partial,
-        state=start.state,
+        state=replace(start.state, kl=kl),
         tokenizer_from=model_directory(config.model.path),
     )
 
 
+def _check_prompts(config: RunConfig, plan: PhasePlan, runtime: PolicyRuntime) -> None:
+    """Refuse prompts, variants and suffixes that some phase's budget leaves no room for."""
+    variants = [(v["variant_id"], v["text"]) for found in plan.variants.values() for v in found]
+    check_prompts(
+        runtime.renderer,
+        [*((name, problem["text"]) for name, problem in plan.problems.items()), *variants],
+        budgets(config),
+        context_tokens(runtime.model.config),
+        SUFFIXES.values() if config.variants.suffix_share else (),
+    )
+
+
 def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.Table) -> None:
-    last: dict[str, Any] = steps.to_pylist()[-1]
+    rows: list[dict[str, Any]] = steps.to_pylist()
+    for alert in step_alerts(rows, context.config.execution):
+        context.alert(alert)
+    last = rows[-1]
     figures = {
         "reward": last["reward_mean"],
         "pass_rate": last["reward_raw_mean"],

@@ -10,7 +10,7 @@ from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
 from grpo_core.store.files import FileDigests, glob_stable, read_json
 from grpo_core.store.partials import Partial, worker
-from grpo_core.store.ref_cache import list_parts
+from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")

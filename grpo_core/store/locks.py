@@ -16,16 +16,22 @@ _POLL_SECONDS = 0.2
 
 @contextmanager
 def hold(
-    path: Path, holder: str, *, on_wait: Callable[[str], None] | None = None
+    path: Path,
+    holder: str,
+    *,
+    on_wait: Callable[[str], None] | None = None,
+    on_poll: Callable[[], None] | None = None,
 ) -> Iterator[None]:
     """Hold the lock, waiting for whoever has it.
 
     Args:
         path: Lock file; stays behind, empty of meaning, when released.
         holder: Who we are, shown to waiters.
-        on_wait: Called once with the present holder's text before waiting.
+        on_wait: Called with the present holder's text before waiting, and when another holder
+            takes its place.
+        on_poll: Called several times a second while waiting; ends the wait by raising.
     """
-    with _locked(path, holder, on_wait=on_wait, wait=True):
+    with _locked(path, holder, on_wait=on_wait, on_poll=on_poll, wait=True):
         yield
 
 
@@ -43,12 +49,13 @@ def _locked(
     *,
     on_wait: Callable[[str], None] | None,
     wait: bool,
+    on_poll: Callable[[], None] | None = None,
     what: str = "",
 ) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        told = False
+        told = ""
         while not _try_lock(descriptor):
             present = _read_holder(path)
             if not wait:
@@ -56,9 +63,11 @@ def _locked(
                     f"{what} is in use by {present}",
                     hint="wait for it, stop it, or use another name",
                 )
-            if on_wait is not None and not told:
+            if on_wait is not None and told != present:
                 on_wait(present)
-                told = True
+                told = present
+            if on_poll is not None:
+                on_poll()
             time.sleep(_POLL_SECONDS)
         _write_holder(descriptor, holder)
         yield

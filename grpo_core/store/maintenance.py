@@ -14,7 +14,7 @@ from grpo_core.store.exchange import open_cache, row_keys
 from grpo_core.store.files import FileDigests
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
-from grpo_core.store.ref_cache import list_parts, read_replaced
+from grpo_core.store.ref_merges import list_parts, read_replaced
 from grpo_core.store.ref_parts import check_part
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")

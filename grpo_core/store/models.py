@@ -54,6 +54,11 @@ def weights_digest(directory: Path, digests: FileDigests) -> str:
     )
 
 
+def architecture_digest(directory: Path) -> str:
+    """Digest of config.json alone: models that share it differ in their weights only."""
+    return sha256_json(_json_without_stamps(directory / "config.json"))
+
+
 def tokenizer_digest(directory: Path, digests: FileDigests) -> str:
     """Digest of the tokenizer, its template and the end-of-sequence ids."""
     return sha256_json(_tokenizer(directory, digests))

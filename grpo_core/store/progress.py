@@ -9,6 +9,7 @@ stage_started    stage, label                     label: node of the DAG (`sampl
 stage_waiting    stage, label, holder             another process computes the same key
 progress         stage, label, done, total, unit, tokens, figures {name: number}
 note             stage, label, text
+alert            stage, label, kind, step, value, threshold
 stage_finished   stage, label, state, seconds, tokens, figures
 run_finished     run, attempt, state, seconds, error   state: Completed | Failed | Stopped
 ```

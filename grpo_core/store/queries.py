@@ -2,7 +2,7 @@
 
 ```
 -- name: truncation_by_phase          the file's stem
--- kind: report                       staging | run | mart | report | audit, also the directory
+-- kind: report                       staging | run | mart | report | audit | regrade, its directory
 -- grain: one row per run and phase
 -- depends_on: run_rollouts, run_nodes
 -- severity: block                    audits: block | warn
@@ -30,6 +30,7 @@ DIRECTORIES = {
     "mart": "marts",
     "report": "reports",
     "audit": "audits",
+    "regrade": "regrade",
 }
 VIEW_KINDS = ("staging", "run", "mart")
 SEVERITIES = ("block", "warn")
@@ -63,7 +64,7 @@ class Query:
 
     Args:
         name: Name of the view, report or audit.
-        kind: `staging`, `run`, `mart`, `report` or `audit`.
+        kind: `staging`, `run`, `mart`, `report`, `audit` or `regrade`.
         grain: What one row is.
         depends_on: Views and base relations it reads.
         params: Parameters of reports and audits.

@@ -14,7 +14,6 @@ that were replaced stay for ten minutes, and a reader that finds one gone looks 
 """
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from grpo_core.errors import ArtifactError, CacheStaleError
-from grpo_core.store.files import read_json, write_json
+from grpo_core.errors import ArtifactError
+from grpo_core.store.files import write_json
 from grpo_core.store.locks import hold
+from grpo_core.store.ref_merges import finish_merge, list_parts, merge
 from grpo_core.store.ref_parts import (
     ForeignIndexError,
     Index,
@@ -43,16 +43,19 @@ from grpo_core.store.ref_parts import (
     write_index,
     write_part,
 )
-from grpo_core.store.ref_rows import Fingerprint, Logprobs, RefRow, check_values
+from grpo_core.store.ref_rows import (
+    Fingerprint,
+    Logprobs,
+    RefRow,
+    check_fingerprint,
+    check_values,
+)
 
 logger = logging.getLogger(__name__)
 
 MERGED_PARTS = 8
 BYTES_PER_PART = 128 << 20
 """No merge makes a larger part, so that a merge fits into memory."""
-REPLACED_SECONDS = 600
-"""How long a replaced part stays for queries that have listed it."""
-_MERGING, _REPLACED = "merging.json", "replaced.json"
 _TRIES = 5
 """How often a reader looks again when a merge removes the parts that it is reading."""
 
@@ -295,36 +298,10 @@ class RefLogprobCache:
         if len(first) < len(keys):
             table = table.take(sorted(first.values()))
         number = _sequence(names[0])
-        merging = self.directory / _MERGING
-        write_json(merging, {"parts": list(names), "before": sorted(self._indices)})
-        self._append([table], sequence=number)
-        self._retire(names)
-        merging.unlink()
-
-    def _finish_merge(self) -> None:
-        """Complete or forget a merge whose process died."""
-        merging = self.directory / _MERGING
-        if not merging.is_file():
-            return
-        record = read_json(merging)
-        present = {path.stem for path in self.directory.glob("part-*.parquet")}
-        if present - set(record["before"]):  # the merged part was renamed into place
-            self._retire(record["parts"])
-        merging.unlink()
-
-    def _retire(self, names: Sequence[str]) -> None:
-        """List parts as replaced; those that were replaced long ago go."""
-        now = time.time()
-        replaced = {**read_replaced(self.directory), **dict.fromkeys(names, now)}
-        kept = {}
-        for name, since in replaced.items():
+        with merge(self.directory, names):
+            self._append([table], sequence=number)
+        for name in names:
             self._indices.pop(name, None)
-            if abs(now - since) < REPLACED_SECONDS:
-                kept[name] = since
-                continue
-            (self.directory / f"{name}.index.npy").unlink(missing_ok=True)
-            (self.directory / f"{name}.parquet").unlink(missing_ok=True)
-        write_json(self.directory / _REPLACED, kept)
 
     def _set_aside(self, name: str, error: ArtifactError) -> None:
         """Never use a damaged part again; its rows are computed again, its bytes are kept."""
@@ -342,7 +319,7 @@ class RefLogprobCache:
         with hold(self.directory / ".lock", purpose):
             for leftover in self.directory.glob(".part-*"):
                 leftover.unlink(missing_ok=True)
-            self._finish_merge()
+            finish_merge(self.directory)
             for name, index in self._load_indices().items():
                 if not (self.directory / f"{name}.index.npy").is_file():
                     write_index(self.directory, name, index)
@@ -357,39 +334,6 @@ class RefLogprobCache:
 
     def _bytes(self, names: Sequence[str]) -> int:
         return sum((self.directory / f"{name}.parquet").stat().st_size for name in names)
-
-
-def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
-    """Compare `fingerprint.json` with a fingerprint.
-
-    Raises:
-        CacheStaleError: They differ, or the file cannot be read.
-    """
-    try:
-        got = read_json(path)
-    except ValueError as error:
-        raise CacheStaleError(
-            f"{path} is not JSON: {error}", hint="remove the directory"
-        ) from error
-    if got != expected:
-        changed = sorted(name for name in expected if got.get(name) != expected[name])
-        raise CacheStaleError(
-            f"{path.parent} was made by another reference: {', '.join(changed)} differ",
-            hint="the cache belongs to another model, tokenizer or dtype; remove the directory",
-        )
-
-
-def list_parts(directory: Path) -> list[str]:
-    """Names of the parts in force, in order of writing."""
-    replaced = read_replaced(directory)
-    names = (path.stem for path in directory.glob("part-*.parquet"))
-    return sorted(name for name in names if name not in replaced)
-
-
-def read_replaced(directory: Path) -> dict[str, float]:
-    """Parts that a merge replaced → when."""
-    path = directory / _REPLACED
-    return dict(read_json(path)) if path.is_file() else {}
 
 
 def _sequence(name: str) -> int:

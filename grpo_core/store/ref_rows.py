@@ -6,12 +6,14 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from grpo_core.errors import DataContractError
+from grpo_core.errors import CacheStaleError, DataContractError
 from grpo_core.store.canonical import sha256_json
+from grpo_core.store.files import read_json
 
 CACHE_VERSION = 2
 """Raised when the scoring code gives other numbers, or rows get other keys."""
@@ -143,3 +145,23 @@ def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None
 
 def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
     return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
+
+
+def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
+    """Compare `fingerprint.json` with a fingerprint.
+
+    Raises:
+        CacheStaleError: They differ, or the file cannot be read.
+    """
+    try:
+        got = read_json(path)
+    except ValueError as error:
+        raise CacheStaleError(
+            f"{path} is not JSON: {error}", hint="remove the directory"
+        ) from error
+    if got != expected:
+        changed = sorted(name for name in expected if got.get(name) != expected[name])
+        raise CacheStaleError(
+            f"{path.parent} was made by another reference: {', '.join(changed)} differ",
+            hint="the cache belongs to another model, tokenizer or dtype; remove the directory",
+        )

@@ -55,6 +55,39 @@ CATALOG_TABLES = {
     "damaged": _DAMAGED,
     "run_artifacts": _RUN_ARTIFACTS,
 }
+REGRADED_TABLES = {
+    "regraded": pa.schema(
+        [
+            ("stage", pa.string()),
+            ("phase", pa.int32()),
+            ("step", pa.int64()),
+            ("group_index", pa.int32()),
+            ("prompt_id", pa.string()),
+            ("variant_id", pa.string()),
+            ("sample_index", pa.int32()),
+            ("label_before", pa.string()),
+            ("label_after", pa.string()),
+            ("reward_before", pa.float64()),
+            ("reward_after", pa.float64()),
+            ("extracted_before", pa.string()),
+            ("extracted_after", pa.string()),
+            ("gold", pa.string()),
+            ("reason", pa.string()),
+            ("completion_text", pa.string()),
+        ]
+    ),
+    "regraded_bands": pa.schema(
+        [
+            ("phase", pa.int32()),
+            ("prompt_id", pa.string()),
+            ("band_before", pa.string()),
+            ("band_after", pa.string()),
+            ("pass_rate_before", pa.float64()),
+            ("pass_rate_after", pa.float64()),
+        ]
+    ),
+}
+"""What `grpo regrade` fills for its queries; `completion_text` is null where nothing changed."""
 CATALOG_GRAINS = {
     "artifact_files": "one Parquet file of a complete artefact",
     "damaged": "one artefact that is left out of every view",
@@ -92,6 +125,14 @@ def create_catalog_tables(connection: Any, catalog: Catalog) -> None:
         connection.register("catalog_rows", table)
         connection.execute(f"create table {name} as select * from catalog_rows")
         connection.unregister("catalog_rows")
+
+
+def create_regraded_tables(connection: Any, rows: Mapping[str, pa.Table]) -> None:
+    """Create `regraded` and `regraded_bands`, empty unless `rows` has them."""
+    for name, schema in REGRADED_TABLES.items():
+        connection.register("regraded_rows", rows.get(name, schema.empty_table()))
+        connection.execute(f"create table {name} as select * from regraded_rows")
+        connection.unregister("regraded_rows")
 
 
 def create_views(connection: Any, bases: Iterable[str], views: Iterable[Query]) -> None:

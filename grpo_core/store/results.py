@@ -84,7 +84,7 @@ class SqlObject:
 
     Args:
         name: Its name.
-        kind: `table`, `staging`, `run`, `mart`, `report` or `audit`.
+        kind: `table`, `staging`, `run`, `mart`, `report`, `audit` or `regrade`.
         grain: What one row is.
         columns: (name, type, meaning) of each column; the type is empty for reports and audits.
         params: (name, type, meaning) of each parameter.

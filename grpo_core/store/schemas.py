@@ -8,7 +8,9 @@ length, sum, minimum, maximum and non-finite count, so that routine audits never
 
 import pyarrow as pa
 
+from grpo_core.store.side_tables import REF_READS, TIMINGS
 from grpo_core.store.table_spec import (
+    CLOCKS,
     TableSpec,
     completion_fields,
     logprob_fields,
@@ -38,8 +40,6 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 
-_UTC = pa.timestamp("us", tz="UTC")
-
 PROMPTS = TableSpec(
     name="prompts",
     grain="one row of a problem file",
@@ -53,6 +53,9 @@ PROMPTS = TableSpec(
             pa.field("gold", pa.string()),
             pa.field("solution", pa.string()),
             pa.field("answer_type", pa.string()),
+            pa.field("verifier", pa.string()),
+            pa.field("tests", pa.string()),
+            pa.field("data_source", pa.string()),
             pa.field("quarantine_reason", pa.string()),
             pa.field("duplicate_of", pa.string()),
         ]
@@ -84,6 +87,7 @@ VERDICTS = TableSpec(
         ]
     ),
     sort=("prompt_id", "sample_index"),
+    undigested=CLOCKS,
 )
 
 BANDS = TableSpec(
@@ -183,6 +187,7 @@ ROLLOUTS = TableSpec(
         ]
     ),
     sort=("phase", "step", "group", "sample_index"),
+    undigested=CLOCKS,
 )
 """`step` is the first optimiser step of the rollout batch; `update_step` the one that consumed the
 row (null when dropped); `loss_token_weight` is 1 / denominator of that step (0 when dropped)."""
@@ -207,6 +212,18 @@ STEPS = TableSpec(
             required("clip_fraction_high", pa.float64()),
             required("importance_ratio_mean", pa.float64()),
             required("importance_ratio_max", pa.float64()),
+            required("clip_fraction_dual", pa.float64()),
+            required("clip_fraction_positive", pa.float64()),
+            required("clip_fraction_negative", pa.float64()),
+            required("importance_ratio_min", pa.float64()),
+            required("ess", pa.float64()),
+            required("old_kl_k3", pa.float64()),
+            required("sampler_ess", pa.float64()),
+            required("sampler_kl_k3", pa.float64()),
+            required("sampler_missing_token_fraction", pa.float64()),
+            required("corrected_away_token_fraction", pa.float64()),
+            required("advantage_token_fraction", pa.float64()),
+            required("tail_token_fraction", pa.float64()),
             pa.field("ref_kl_k1", pa.float64()),
             pa.field("ref_kl_k3", pa.float64()),
             required("policy_entropy_nats", pa.float64()),
@@ -262,6 +279,7 @@ EVAL_VERDICTS = TableSpec(
         ]
     ),
     sort=("prompt_id", "sample_index"),
+    undigested=CLOCKS,
 )
 
 EVENTS = TableSpec(
@@ -281,23 +299,6 @@ EVENTS = TableSpec(
     sort=("phase", "step", "event_index"),
 )
 
-REF_READS = TableSpec(
-    name="ref_reads",
-    grain="one origin of the reference log-probs of one optimiser step; step 0 is stage ref-logp",
-    schema=pa.schema(
-        [
-            required("phase", pa.int32()),
-            required("step", pa.int64()),
-            required("origin", pa.string()),
-            required("num_rows", pa.int64()),
-            required("num_tokens", pa.int64()),
-            required("seconds", pa.float64()),
-        ]
-    ),
-    sort=("phase", "step", "origin"),
-    in_digest=False,
-)
-
 AUDIT_RESULTS = TableSpec(
     name="audit_results",
     grain="one audit",
@@ -310,22 +311,6 @@ AUDIT_RESULTS = TableSpec(
         ]
     ),
     sort=("audit",),
-)
-
-TIMINGS = TableSpec(
-    name="timings",
-    grain="one timed part of the making of an artefact",
-    schema=pa.schema(
-        [
-            required("part", pa.string()),
-            required("seconds", pa.float64()),
-            required("tokens", pa.int64()),
-            required("recorded_at", _UTC),
-            required("host", pa.string()),
-        ]
-    ),
-    sort=("recorded_at", "part"),
-    in_digest=False,
 )
 
 TABLES: dict[str, TableSpec] = {

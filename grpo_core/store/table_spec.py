@@ -29,6 +29,10 @@ class TableSpec:
     undigested: tuple[str, ...] = ()
 
 
+CLOCKS = ("grading_seconds",)
+"""Clock columns of graded completions."""
+
+
 def required(name: str, kind: pa.DataType) -> pa.Field:
     """A column without nulls."""
     return pa.field(name, kind, nullable=False)
@@ -62,7 +66,11 @@ def completion_fields() -> list[pa.Field]:
 
 
 def verdict_fields() -> list[pa.Field]:
-    """A graded completion; `reward_raw` is null for timeout, error and gold_unparseable."""
+    """A graded completion; `reward_raw` is null for timeout, error and gold_unparseable.
+
+    `confidence` is null where the verifier does not say how sure it is; `grading_seconds` is a
+    clock and in no digest, see `CLOCKS`.
+    """
     return [
         required("label", pa.string()),
         pa.field("extracted", pa.string()),
@@ -70,4 +78,8 @@ def verdict_fields() -> list[pa.Field]:
         required("reason", pa.string()),
         pa.field("reward_raw", pa.float64()),
         required("verifier_version", pa.int32()),
+        required("verifier", pa.string()),
+        pa.field("confidence", pa.float64()),
+        pa.field("share_passed", pa.float64()),
+        pa.field("grading_seconds", pa.float64()),
     ]

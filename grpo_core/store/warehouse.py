@@ -8,9 +8,11 @@ written.
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import duckdb
+import pyarrow as pa
 
 from grpo_core.errors import DataContractError
 from grpo_core.store.catalog import Catalog
@@ -21,6 +23,7 @@ from grpo_core.store.relations import (
     attach_files,
     base_files,
     create_catalog_tables,
+    create_regraded_tables,
     create_views,
 )
 from grpo_core.store.results import AuditResult, QueryResult, SqlObject
@@ -40,6 +43,7 @@ class Warehouse:
         catalog: Complete artefacts and who used them.
         sql_directory: Where the queries are.
         threads: DuckDB threads; None lets DuckDB choose.
+        regraded: Rows for the queries of `sql/regrade`, see `relations.REGRADED_TABLES`.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Warehouse:
         *,
         sql_directory: Path = SQL_DIRECTORY,
         threads: int | None = None,
+        regraded: Mapping[str, pa.Table] = MappingProxyType({}),
     ) -> None:
         self.queries = read_queries(sql_directory)
         self._views = order_views(self.queries)
@@ -55,6 +60,7 @@ class Warehouse:
         self._created: set[str] = set()
         self._connection = connect(threads)
         create_catalog_tables(self._connection, catalog)
+        create_regraded_tables(self._connection, regraded)
         lock(self._connection, self._files)
 
     def __enter__(self) -> Self:
@@ -91,8 +97,19 @@ class Warehouse:
         Raises:
             DataContractError: When there is no such report or a parameter does not fit.
         """
-        query = self._named(name, "report")
-        return self._execute(query.sql, query.depends_on, query.bind(params or {}))
+        return self._run_named("report", name, params or {})
+
+    def run_regrade(self, name: str, params: Mapping[str, Any] | None = None) -> QueryResult:
+        """Run a query of `sql/regrade/`.
+
+        Raises:
+            DataContractError: As `run_report`.
+        """
+        return self._run_named("regrade", name, params or {})
+
+    def _run_named(self, kind: str, name: str, params: Mapping[str, Any]) -> QueryResult:
+        query = self._named(name, kind)
+        return self._execute(query.sql, query.depends_on, query.bind(params))
 
     def run_audits(
         self, params: Mapping[str, Any] | None = None, *, deep: bool = False

@@ -4,7 +4,7 @@ A collected batch is one table of `rollouts` rows that holds everything an updat
 resumed run replays it instead of sampling again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from grpo_core.policy.reference import Reference, score_unit
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, sample_request
 from grpo_core.prompts.curriculum import GroupPlan
 from grpo_core.prompts.suffixes import SUFFIXES
-from grpo_core.rewards import Label, Verdict, VerifierPool
-from grpo_core.rewards.rows import Problem, grade_rows, verdict_columns
+from grpo_core.rewards import Verdict
+from grpo_core.rewards.grader import Grader
+from grpo_core.rewards.rows import Problem, grade_rows, stored_verdict, verdict_columns
 from grpo_core.store.columns import logprob_columns
 from grpo_core.store.ref_rows import Logprobs, RefRow
 from grpo_core.store.schemas import ROLLOUTS
@@ -48,7 +49,7 @@ class Collector:
         config: The resolved configuration.
         runtime: The policy, updated between batches.
         reference: None when no reference log-probs are needed.
-        pool: Grades completions.
+        grader: Grades completions.
         loss: The resolved loss.
         phase: Phase number, from 1.
         max_completion_tokens: Budget of the phase.
@@ -60,7 +61,7 @@ class Collector:
     config: RunConfig
     runtime: PolicyRuntime
     reference: Reference | None
-    pool: VerifierPool
+    grader: Grader
     loss: ResolvedLoss
     phase: int
     max_completion_tokens: int
@@ -85,7 +86,7 @@ class Collector:
 
     def grade(self, groups: Sequence[PlannedGroup], completions: Columns) -> list[Verdict]:
         """Verdict of each completion, row-major."""
-        return grade_rows(self.pool, completions["text"], _problem_of_rows(groups))
+        return grade_rows(self.grader, completions["text"], _problem_of_rows(groups))
 
     def finish(
         self,
@@ -105,7 +106,7 @@ class Collector:
         problems = _problem_of_rows(groups)
         columns: Columns = {
             **completions,
-            **verdict_columns(verdicts),
+            **verdict_columns(self.grader.rules, verdicts, problems),
             **self._identity(groups, facts),
         }
         needs_all = self.config.kl.place == "reward" or completions["origin"][0] != SAMPLED
@@ -220,7 +221,7 @@ def persisted_batch(samples: pa.Table, verdicts: pa.Table) -> tuple[Columns, lis
     keep = [name for name in samples.column_names if name not in ("prompt_id", "sample_index")]
     columns: Columns = {name: samples.column(name).to_pylist() for name in keep}
     columns["origin"] = [FROM_PREFILTER] * samples.num_rows
-    return columns, [_verdict(row) for row in verdicts.to_pylist()]
+    return columns, [stored_verdict(row) for row in verdicts.to_pylist()]
 
 
 def _problem_of_rows(groups: Sequence[PlannedGroup]) -> list[Problem]:
@@ -231,17 +232,6 @@ def _spread(values: Sequence[Logprobs], wanted: Sequence[bool]) -> list[Logprobs
     """Values of the wanted rows at their places, None elsewhere."""
     remaining = iter(values)
     return [next(remaining) if is_wanted else None for is_wanted in wanted]
-
-
-def _verdict(row: Mapping[str, Any]) -> Verdict:
-    return Verdict(
-        label=Label(row["label"]),
-        reward_raw=row["reward_raw"],
-        extracted=row["extracted"],
-        candidates=tuple(row["candidates"]),
-        reason=row["reason"],
-        seconds=0.0,
-    )
 
 
 def _with_seeds(request: SamplingRequest, seeds: tuple[int, ...]) -> SamplingRequest:

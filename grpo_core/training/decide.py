@@ -12,13 +12,12 @@ from grpo_core.config import RunConfig
 from grpo_core.objective.aggregation import aggregation_weights
 from grpo_core.objective.batch import step_totals
 from grpo_core.objective.kl import kl_reward_penalty
-from grpo_core.objective.masks import length_mask
 from grpo_core.objective.presets import ResolvedLoss
 from grpo_core.rewards import Verdict
 from grpo_core.rewards.rows import Problem
 from grpo_core.training.groups import assign_updates, by_group, decide_groups
 from grpo_core.training.shaping import Completion, ShapedReward, shape_reward
-from grpo_core.training.tensors import TrainRow, pad, row_masks
+from grpo_core.training.tensors import TrainRow, kl_weights, pad, row_masks
 from grpo_core.types import FinishReason
 
 TRUNCATED = "truncated"
@@ -80,7 +79,7 @@ def decision_columns(
         facts: Where in the run the batch stands.
     """
     shaped = _shape(config, columns, verdicts, problems)
-    kl_parts = _kl_penalties(config, columns, scores, facts.beta)
+    kl_parts = _kl_penalties(config, columns, scores, facts)
     rewards = [
         None if part.total is None else part.total - penalty
         for part, penalty in zip(shaped, kl_parts, strict=True)
@@ -93,6 +92,7 @@ def decision_columns(
         shaped=by_group(rewards, size),
         sources=[str(problem["source"]) for problem in problems[::size]],
         ema_rewards=facts.ema_rewards,
+        confidence=by_group([verdict.confidence for verdict in verdicts], size),
     )
     result: dict[str, list[Any]] = {
         "reward_graded": [part.graded for part in shaped],
@@ -155,19 +155,21 @@ def _kl_penalties(
     config: RunConfig,
     columns: Mapping[str, list[Any]],
     scores: Scores | None,
-    beta: float,
+    facts: BatchFacts,
 ) -> list[float]:
     """What each reward loses to divergence from the reference; 0 unless kl.place is reward."""
+    count = len(columns["text"])
     if config.kl.place != "reward" or scores is None:
-        return [0.0] * len(columns["text"])
-    lengths = torch.tensor(columns["num_completion_tokens"])
-    mask = length_mask(lengths, int(lengths.max()))
+        return [0.0] * count
+    rows = mask_rows(columns, [None] * count, config.train.group_size, facts.pieces)
+    masks = row_masks(rows, config)
     penalty = kl_reward_penalty(
         pad(scores.old, torch.float32),
         pad(scores.refs, torch.float32),
-        mask,
+        masks.generated,
         kind=config.kl.kind,
-        beta=beta,
+        beta=facts.beta,
+        token_weights=kl_weights(rows, masks, config),
     )
     return [float(value) for value in penalty]
 

@@ -19,6 +19,7 @@ T = TypeVar("T")
 ZERO_VARIANCE = "zero_variance"
 NULL_REWARD = "null_reward"
 TOO_FEW_REWARDS = "too_few_rewards"
+NO_CONFIDENCE = "no_confidence"
 
 
 @dataclass(frozen=True)
@@ -51,30 +52,42 @@ def decide_groups(
     shaped: Rewards,
     sources: Sequence[str],
     ema_rewards: Mapping[str, float],
+    confidence: Rewards | None = None,
 ) -> GroupDecision:
     """Advantages and drops; groups are formed before anything is dropped.
 
     Args:
-        config: Reads advantage, loss and filter.
+        config: Reads advantage, loss, filter and `reward.confidence_weighting`.
         raw: Verdict rewards, [B, G].
         graded: With process credit, [B, G]; used when it is on.
         shaped: What advantages are computed from, [B, G].
         sources: Data source of each group, [B].
         ema_rewards: Running mean reward by source.
+        confidence: Of the verdicts, [B, G]; null is 1. A rollout of confidence 0 leaves baseline
+            and loss as one without a reward does.
     """
-    decided = _decided(raw)
+    raw_trusted = trusted(config, raw, confidence)
+    decided = _decided(raw_trusted)
     enough = [len(group) >= 2 for group in decided]
-    is_live = live_flags(config, raw=raw, graded=graded)
+    is_live = live_flags(config, raw=raw_trusted, graded=trusted(config, graded, confidence))
+    weights = _weights(confidence, raw) if config.reward.confidence_weighting else None
     running = torch.tensor([ema_rewards.get(source, float("nan")) for source in sources])
     advantages = configured_advantages(
-        shaped, config.advantage, config.loss, sources=sources, ema_baseline=running
+        shaped,
+        config.advantage,
+        config.loss,
+        sources=sources,
+        weights=weights,
+        ema_baseline=running,
     )
     return GroupDecision(
         advantages=advantages.to(torch.float64),
         drop_reasons=[
-            _drop_reason(value, live=is_live[n], enough=enough[n])
-            for n, group in enumerate(raw)
-            for value in group
+            NO_CONFIDENCE
+            if value is not None and kept is None
+            else _drop_reason(kept, live=is_live[n], enough=enough[n])
+            for n in range(len(raw))
+            for value, kept in zip(raw[n], raw_trusted[n], strict=True)
         ],
         is_live=is_live,
         all_solved=[bool(group) and min(group) >= 1.0 for group in decided],
@@ -147,6 +160,31 @@ def next_ema_rewards(
 def by_group(values: Sequence[T], size: int) -> list[list[T]]:
     """Row-major values [N] as [B][G]."""
     return [list(values[start : start + size]) for start in range(0, len(values), size)]
+
+
+def trusted(config: RunConfig, rewards: Rewards, confidence: Rewards | None) -> Rewards:
+    """The rewards, [B, G]; null where confidence weighs and is 0.
+
+    Args:
+        config: Reads `reward.confidence_weighting`.
+        rewards: [B, G].
+        confidence: Of the verdicts, [B, G]; null is 1.
+    """
+    if confidence is None or not config.reward.confidence_weighting:
+        return rewards
+    return [
+        [None if sure == 0 else value for value, sure in zip(group, row, strict=True)]
+        for group, row in zip(rewards, confidence, strict=True)
+    ]
+
+
+def _weights(confidence: Rewards | None, raw: Rewards) -> torch.Tensor:
+    """Weight of each rollout, fp64 [B, G]: its verdict's confidence, 1 where there is none."""
+    known = confidence or [[None] * len(group) for group in raw]
+    return torch.tensor(
+        [[1.0 if value is None else value for value in group] for group in known],
+        dtype=torch.float64,
+    )
 
 
 def _decided(raw: Rewards) -> list[list[float]]:

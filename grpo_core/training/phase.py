@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.config.data import VariantsConfig
+from grpo_core.models.pieces import token_pieces
 from grpo_core.objective.kl_control import next_control
 from grpo_core.policy.reference import Reference, RefRead
 from grpo_core.policy.runtime import PolicyRuntime
@@ -24,11 +25,12 @@ from grpo_core.rewards.rows import Problem
 from grpo_core.store.partials import Partial
 from grpo_core.store.ref_rows import RefRow
 from grpo_core.store.schemas import EVENTS, REF_READS, STEPS
+from grpo_core.training.budget_events import budget_events
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
 from grpo_core.training.first_batch import draw_batch_prompts, draw_further_prompts
 from grpo_core.training.groups import filter_key, next_ema_rewards
-from grpo_core.training.ref_reads import hit_rate, step_reads
+from grpo_core.training.ref_reads import hit_rate, reference_fields, step_reads
 from grpo_core.training.refill import SampledBatch, refill_events, sample_batch
 from grpo_core.training.state import TrainerState, save_state
 from grpo_core.training.step_rows import StepFacts, rollout_metrics, step_row
@@ -113,6 +115,7 @@ class PhaseTrainer:
         else:
             rollouts = self._collect(batch, step)
             self.partial.write("rollouts", batch, rollouts)
+        self.runtime.sampler.sleep()
         rows = self._train_rows(rollouts)
         metrics = rollout_metrics(rollouts, self.config.train.group_size, filter_key(self.config))
         steps: list[dict[str, Any]] = []
@@ -124,12 +127,13 @@ class PhaseTrainer:
             reads += used
             facts = self._facts(batch, step + offset, offset, hit_rate(used))
             update = self._update(members, facts)
+            self.runtime.sampler.mark_stale()
             if update.is_empty:
                 events.append(_empty_step_event(facts))
             validated = self._validate(facts.step)
             facts = replace(facts, validation_pass_at_1=validated)
             steps.append(step_row(facts, metrics, rollouts, update))
-            self._advance(facts.step, update)
+            events += self._advance(facts, update)
         self._remember_rewards(rollouts)
         table = pa.Table.from_pylist(steps, schema=STEPS.schema)
         self.partial.write("ref_reads", batch, pa.Table.from_pylist(reads, REF_READS.schema))
@@ -239,20 +243,22 @@ class PhaseTrainer:
         is_end = step == self.plan.first_step + self.plan.max_steps
         if is_end or (every and step % every == 0):
             share, tokens = self.validator.pass_at_1(self.runtime)
+            self.runtime.sampler.sleep()
             self.generated_tokens += tokens
             return share
         return None
 
-    def _advance(self, step: int, update: UpdateResult) -> None:
-        kl = self.state.kl
-        if "ref_kl_k3" in update.metrics:
-            kl = next_control(
-                kl,
-                self.config.kl,
-                ref_kl_k3=update.metrics["ref_kl_k3"],
-                progress=step / self.plan.total_steps,
-            )
-        self.state = replace(self.state, step=step, kl=kl)
+    def _advance(self, facts: StepFacts, update: UpdateResult) -> list[dict[str, Any]]:
+        """Take the step's divergence into account; the event when that moved beta."""
+        before = self.state.kl
+        after = next_control(
+            before,
+            self.config.kl,
+            ref_kl_k3=update.metrics.get("ref_kl_k3"),
+            progress=facts.step / self.plan.total_steps,
+        )
+        self.state = replace(self.state, step=facts.step, kl=after)
+        return budget_events(self.config.kl, before, after, phase=facts.phase, step=facts.step)
 
     def _remember_rewards(self, rollouts: pa.Table) -> None:
         size = self.config.train.group_size
@@ -285,7 +291,7 @@ class PhaseTrainer:
                 pieces=self._pieces(row["completion_token_ids"])
                 if needs_pieces(self.config)
                 else None,
-                **_reference_fields(read, at.get(n)),
+                **reference_fields(read, at.get(n)),
             )
             for n, row in enumerate(rows)
         ]
@@ -306,18 +312,7 @@ class PhaseTrainer:
         return read
 
     def _pieces(self, token_ids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self.runtime.tokenizer.decode([token]) for token in token_ids)
-
-
-def _reference_fields(read: RefRead | None, position: int | None) -> dict[str, Any]:
-    """Fields of a TrainRow that come from the reference."""
-    if read is None or position is None:
-        return {"ref_logprobs": None}
-    return {
-        "ref_logprobs": read.logprobs[position],
-        "ref_origin": read.origins[position],
-        "ref_seconds": read.seconds[position],
-    }
+        return token_pieces(self.runtime.tokenizer, token_ids)
 
 
 def _variant_ids(variants: Mapping[str, Sequence[Problem]]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grpo_core.policy.origins import RefOrigin
+from grpo_core.policy.reference import RefRead
 from grpo_core.training.tensors import TrainRow
 
 
@@ -39,3 +40,14 @@ def hit_rate(reads: Sequence[dict[str, Any]]) -> float | None:
     total = sum(read["num_rows"] for read in reads)
     scored = sum(read["num_rows"] for read in reads if read["origin"] == RefOrigin.SCORED)
     return 1 - scored / total if total else None
+
+
+def reference_fields(read: RefRead | None, position: int | None) -> dict[str, Any]:
+    """Fields of a TrainRow that come from the reference."""
+    if read is None or position is None:
+        return {"ref_logprobs": None}
+    return {
+        "ref_logprobs": read.logprobs[position],
+        "ref_origin": read.origins[position],
+        "ref_seconds": read.seconds[position],
+    }

@@ -17,7 +17,7 @@ from grpo_core.rewards import Verdict
 from grpo_core.rewards.rows import Problem
 from grpo_core.training.collect import Collector, Columns, PlannedGroup
 from grpo_core.training.decide import graded_rewards
-from grpo_core.training.groups import by_group, live_flags
+from grpo_core.training.groups import by_group, live_flags, trusted
 
 REFILL = "refill"
 
@@ -124,4 +124,9 @@ def _live(config: RunConfig, batch: SampledBatch) -> list[bool]:
     problems: list[Problem] = [g.problem for g in batch.groups for _ in range(size)]
     graded = graded_rewards(config, batch.completions, batch.verdicts, problems)
     raw = [verdict.reward_raw for verdict in batch.verdicts]
-    return live_flags(config, raw=by_group(raw, size), graded=by_group(graded, size))
+    confidence = by_group([verdict.confidence for verdict in batch.verdicts], size)
+    return live_flags(
+        config,
+        raw=trusted(config, by_group(raw, size), confidence),
+        graded=trusted(config, by_group(graded, size), confidence),
+    )

@@ -74,7 +74,7 @@ def shape_reward(
             rules=GradedRules(similarity_weight=reward.similarity_weight),
         )
     weights = {
-        "overlong": reward.overlong_weight,
+        "overlong": reward.overlong_factor,
         "repetition": reward.repetition_weight,
         "format": reward.format_weight,
         "language": reward.language_weight,

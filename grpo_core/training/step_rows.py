@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from grpo_core.rewards import Label
 from grpo_core.training.updates import UpdateResult
 from grpo_core.types import FinishReason
 
@@ -22,6 +23,18 @@ _UPDATE_METRICS = (
     "clip_fraction_high",
     "importance_ratio_mean",
     "importance_ratio_max",
+    "clip_fraction_dual",
+    "clip_fraction_positive",
+    "clip_fraction_negative",
+    "importance_ratio_min",
+    "ess",
+    "old_kl_k3",
+    "sampler_ess",
+    "sampler_kl_k3",
+    "sampler_missing_token_fraction",
+    "corrected_away_token_fraction",
+    "advantage_token_fraction",
+    "tail_token_fraction",
     "policy_entropy_nats",
     "sampling_entropy_nats",
 )
@@ -61,7 +74,11 @@ def rollout_metrics(rollouts: pa.Table, group_size: int, filter_key: str) -> dic
         filter_key: `raw` or `graded`: the reward on which zero variance is tested.
     """
     raw = rollouts.column("reward_raw").to_pylist()
-    decided = _decided_groups(raw, group_size)
+    passed = [
+        None if reward is None else float(label == Label.CORRECT)
+        for reward, label in zip(raw, rollouts.column("label").to_pylist(), strict=True)
+    ]
+    decided = _decided_groups(passed, group_size)
     keyed = _decided_groups(rollouts.column(f"reward_{filter_key}").to_pylist(), group_size)
     equal = [bool(group) and min(group) == max(group) for group in keyed]
     tokens = rollouts.column("num_completion_tokens")

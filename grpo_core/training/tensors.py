@@ -75,10 +75,14 @@ def row_masks(rows: Sequence[TrainRow], config: RunConfig) -> TokenMasks:
 def kl_weights(
     rows: Sequence[TrainRow], masks: TokenMasks, config: RunConfig
 ) -> torch.Tensor | None:
-    """Weight of each token in the KL term, or None when all are 1."""
+    """Weight of each token in the KL term, or None when all are 1.
+
+    In the loss the term is over live tokens, in the reward over all that were sampled.
+    """
     pieces = _pieces(rows)
     ends = step_end_mask(pieces, masks.generated) if pieces is not None else None
-    return kl_token_weights(masks.completion_mask, config.kl, ends)
+    counted = masks.generated if config.kl.place == "reward" else masks.completion_mask
+    return kl_token_weights(counted, config.kl, ends)
 
 
 def pad(rows: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:

@@ -4,6 +4,7 @@ The loss is normalised over the whole step, so micro-batches add up to the same 
 step is split.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from grpo_core.objective.losses import policy_loss
 from grpo_core.objective.metrics import Metrics, finalize_metrics, merge_metrics
 from grpo_core.objective.presets import ResolvedLoss
 from grpo_core.training.tensors import TrainRow, kl_weights, pad, row_masks
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Updater:
         loss: The resolved loss.
         head: How the model's logits are made.
         device: Where the model lies.
+
+    `micro_batch_rows` starts at the configured size and is halved when memory does not suffice.
     """
 
     model: Any
@@ -57,6 +62,9 @@ class Updater:
     loss: ResolvedLoss
     head: Head
     device: torch.device
+
+    def __post_init__(self) -> None:
+        self.micro_batch_rows = self.config.execution.micro_batch_rows
 
     def step(
         self,
@@ -89,18 +97,36 @@ class Updater:
         )
         if totals.live_tokens == 0:
             return UpdateResult({}, 0.0, learning_rate, is_empty=True)
-        self.optimizer.zero_grad(set_to_none=True)
-        size = self.config.execution.micro_batch_rows
-        parts = [
-            self._backward(rows[start : start + size], totals, beta)
-            for start in range(0, len(rows), size)
-        ]
+        parts = self._accumulate(rows, totals, beta)
         metrics = finalize_metrics(merge_metrics(parts), totals)
         grad_norm = self._clip_gradient(step, metrics["loss"])
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.optimizer.step()
         return UpdateResult(metrics, grad_norm, learning_rate, is_empty=False)
+
+    def _accumulate(
+        self, rows: Sequence[TrainRow], totals: StepTotals, beta: float
+    ) -> list[Metrics]:
+        """Gradient of the whole step; out of memory starts it again in halved micro-batches.
+
+        The loss is normalised over the step, so the split moves only rounding.
+        """
+        while True:
+            size = self.micro_batch_rows
+            self.optimizer.zero_grad(set_to_none=True)
+            try:
+                return [
+                    self._backward(rows[start : start + size], totals, beta)
+                    for start in range(0, len(rows), size)
+                ]
+            except torch.OutOfMemoryError as error:
+                if size == 1:
+                    raise
+                logger.warning("out of memory with micro-batches of %d rows: %s", size, error)
+            # Outside of the handler, whose traceback keeps the failed pass's tensors alive.
+            self.micro_batch_rows = max(1, min(size, len(rows)) // 2)
+            torch.cuda.empty_cache()
 
     def _backward(self, rows: Sequence[TrainRow], totals: StepTotals, beta: float) -> Metrics:
         batch = self._loss_batch(rows, totals)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from grpo_core.config import RunConfig
 from grpo_core.policy.runtime import PolicyRuntime, sample_request
-from grpo_core.rewards import VerifierPool
+from grpo_core.rewards.grader import Grader
 from grpo_core.rewards.rows import Problem, grade_rows
+from grpo_core.rewards.verdict import Label
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,13 @@ class Validator:
     Args:
         config: The resolved configuration.
         problems: Validation problems.
-        pool: Grades completions.
+        grader: Grades completions.
         max_completion_tokens: Budget, the phase's own.
     """
 
     config: RunConfig
     problems: Sequence[Problem]
-    pool: VerifierPool
+    grader: Grader
     max_completion_tokens: int
 
     def pass_at_1(self, runtime: PolicyRuntime) -> tuple[float | None, int]:
@@ -47,8 +48,9 @@ class Validator:
         sampled = runtime.sampler.sample(requests)
         texts = [runtime.renderer.decode(c.token_ids) for group in sampled for c in group]
         problems = [problem for problem in self.problems for _ in range(count)]
-        rewards = [verdict.reward_raw for verdict in grade_rows(self.pool, texts, problems)]
-        decided = [reward for reward in rewards if reward is not None]
+        verdicts = grade_rows(self.grader, texts, problems)
+        decided = [verdict for verdict in verdicts if verdict.reward_raw is not None]
         tokens = sum(len(completion.token_ids) for group in sampled for completion in group)
-        share = sum(reward == 1.0 for reward in decided) / len(decided) if decided else None
+        passed = sum(verdict.label is Label.CORRECT for verdict in decided)
+        share = passed / len(decided) if decided else None
         return share, tokens

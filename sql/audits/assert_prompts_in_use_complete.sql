@@ -3,6 +3,8 @@
 -- severity: block
 -- grain: one row in use without what a problem needs
 -- depends_on: prompts
+-- params:
+--     default_verifier: varchar = 'math'; verifier of rows that name none; only math needs a gold
 -- why: a row in use needs an id, a split, a text and a gold answer; anything else belongs in
 --     quarantine
 -- columns:
@@ -26,7 +28,10 @@ where
     and (
         coalesce(prompt_id, '') = ''
         or coalesce(trim(text), '') = ''
-        or coalesce(trim(gold), '') = ''
+        or (
+            coalesce(trim(gold), '') = ''
+            and coalesce(verifier, $default_verifier::varchar) = 'math'
+        )
         or coalesce(split, '') not in ('train', 'validation', 'test')
     )
 order by artifact_key, source, row_number

@@ -3,9 +3,6 @@
 -- severity: block
 -- grain: one verdict whose reward is not the one of its label
 -- depends_on: verdicts, eval_verdicts, rollouts
--- params:
---     binary_reward: boolean = true; rewards are 1 and 0; false for a user reward of other
---         values
 -- why: a timeout that became 0 punishes a right answer; undecided rewards are null and leave
 --     the baseline
 -- columns:
@@ -14,6 +11,7 @@
 --     prompt_id: prompt
 --     sample_index: 0-based sample
 --     label: verdict
+--     verifier: who graded; rewards of math and code are 1 and 0, others any number
 --     reward_raw: reward
 with
 
@@ -24,6 +22,7 @@ graded as (
         prompt_id,
         sample_index,
         label,
+        verifier,
         reward_raw
     from verdicts
     union all
@@ -33,6 +32,7 @@ graded as (
         prompt_id,
         sample_index,
         label,
+        verifier,
         reward_raw
     from eval_verdicts
     union all
@@ -42,6 +42,7 @@ graded as (
         prompt_id,
         sample_index,
         label,
+        verifier,
         reward_raw
     from rollouts
 )
@@ -52,13 +53,15 @@ select
     prompt_id,
     sample_index,
     label,
+    verifier,
     reward_raw
 from graded
 where
     case
         when label in ('timeout', 'error', 'gold_unparseable') then reward_raw is not null
-        when $binary_reward::boolean and label = 'correct' then reward_raw is distinct from 1.0
-        when $binary_reward::boolean and label in ('wrong', 'unparseable', 'hedged')
+        when verifier in ('math', 'code') and label = 'correct'
+            then reward_raw is distinct from 1.0
+        when verifier in ('math', 'code') and label in ('wrong', 'unparseable', 'hedged')
             then reward_raw is distinct from 0.0
         when label in ('correct', 'wrong', 'unparseable', 'hedged')
             then (isfinite(reward_raw)) is not true

@@ -30,6 +30,22 @@ where
     (isfinite(clip_fraction) and clip_fraction between 0.0 and 1.0) is not true
     or (isfinite(clip_fraction_low) and clip_fraction_low between 0.0 and 1.0) is not true
     or (isfinite(clip_fraction_high) and clip_fraction_high between 0.0 and 1.0) is not true
+    or (isfinite(clip_fraction_dual) and clip_fraction_dual between 0.0 and 1.0) is not true
+    or (isfinite(clip_fraction_positive) and clip_fraction_positive between 0.0 and 1.0) is not true
+    or (isfinite(clip_fraction_negative) and clip_fraction_negative between 0.0 and 1.0) is not true
+    or (
+        isfinite(sampler_missing_token_fraction)
+        and sampler_missing_token_fraction between 0.0 and 1.0
+    ) is not true
+    or (
+        isfinite(corrected_away_token_fraction)
+        and corrected_away_token_fraction between 0.0 and 1.0
+    ) is not true
+    or (isfinite(advantage_token_fraction) and advantage_token_fraction between 0.0 and 1.0)
+    is not true
+    or (isfinite(tail_token_fraction) and tail_token_fraction between 0.0 and 1.0) is not true
+    or (isfinite(ess) and ess between 0.0 and 1.0 + 1e-6) is not true
+    or (isfinite(sampler_ess) and sampler_ess between 0.0 and 1.0 + 1e-6) is not true
     or (isfinite(zero_variance_fraction) and zero_variance_fraction between 0.0 and 1.0)
     is not true
     or (isfinite(solved_group_fraction) and solved_group_fraction between 0.0 and 1.0)
@@ -50,5 +66,7 @@ where
     )
     or (isfinite(policy_entropy_nats) and policy_entropy_nats >= -1e-6) is not true
     or (ref_kl_k3 is not null and (isfinite(ref_kl_k3) and ref_kl_k3 >= -1e-6) is not true)
+    or (isfinite(old_kl_k3) and old_kl_k3 >= -1e-6) is not true
+    or (isfinite(sampler_kl_k3) and sampler_kl_k3 >= -1e-6) is not true
     or (isfinite(grad_norm) and grad_norm >= 0.0) is not true
 order by artifact_key, phase, step

@@ -12,6 +12,10 @@
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
 --     verifier_version: version of the verifier
+--     verifier: math, code, or the user's reward function
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
+--     share_passed: share of a program's tests that passed; null without tests
+--     grading_seconds: time that grading took, seconds
 --     artifact_key: key of the artefact
 --     artifact_content: content digest of the generation
 --     is_current: whether CURRENT points at this generation
@@ -25,6 +29,10 @@ select
     f.reason,
     f.reward_raw,
     f.verifier_version,
+    f.verifier,
+    f.confidence,
+    f.share_passed,
+    f.grading_seconds,
     a.key as artifact_key,
     a.content as artifact_content,
     a.is_current

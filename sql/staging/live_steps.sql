@@ -18,6 +18,18 @@
 --     clip_fraction_high: the part with a positive advantage
 --     importance_ratio_mean: mean exp(logprobs - old_logprobs) over live tokens
 --     importance_ratio_max: maximum of the same
+--     clip_fraction_dual: share of live tokens that the dual clip holds
+--     clip_fraction_positive: the part of clip_fraction with a positive advantage
+--     clip_fraction_negative: the part of clip_fraction with a negative advantage
+--     importance_ratio_min: minimum of the importance ratio
+--     ess: effective sample size of the importance ratios / live tokens
+--     old_kl_k3: k3 estimate of KL(old policy, policy), nats per token
+--     sampler_ess: effective sample size of old / sampling ratios / live tokens
+--     sampler_kl_k3: k3 estimate of KL(sampler, old policy), nats per token
+--     sampler_missing_token_fraction: share of live tokens without a sampling log-prob
+--     corrected_away_token_fraction: share of live tokens of weight 0 by a correction
+--     advantage_token_fraction: share of live tokens whose advantage is not 0
+--     tail_token_fraction: share of live tokens whose log-ratio is above 30 nats
 --     ref_kl_k1: k1 estimate of KL to the reference, nats per token
 --     ref_kl_k3: k3 estimate of KL to the reference, nats per token
 --     policy_entropy_nats: mean entropy at temperature 1, nats per token
@@ -54,6 +66,18 @@ select
     clip_fraction_high,
     importance_ratio_mean,
     importance_ratio_max,
+    clip_fraction_dual,
+    clip_fraction_positive,
+    clip_fraction_negative,
+    importance_ratio_min,
+    ess,
+    old_kl_k3,
+    sampler_ess,
+    sampler_kl_k3,
+    sampler_missing_token_fraction,
+    corrected_away_token_fraction,
+    advantage_token_fraction,
+    tail_token_fraction,
     ref_kl_k1,
     ref_kl_k3,
     policy_entropy_nats,

@@ -11,6 +11,9 @@
 --     gold: gold answer
 --     solution: worked solution the gold was taken from
 --     answer_type: answer type the row names, else null
+--     verifier: verifier that the row names, else null
+--     tests: unit tests of the row as JSON, else null
+--     data_source: source of a mixture that the row names, else null
 --     quarantine_reason: why the row is not used; null for rows in use
 --     duplicate_of: the row or problem it repeats; null for rows in use
 --     artifact_key: key of the artefact
@@ -25,6 +28,9 @@ select
     f.gold,
     f.solution,
     f.answer_type,
+    f.verifier,
+    f.tests,
+    f.data_source,
     f.quarantine_reason,
     f.duplicate_of,
     a.key as artifact_key,

@@ -31,6 +31,10 @@
 --     reason: why
 --     reward_raw: 1 for correct, 0 for wrong, unparseable, hedged; null when undecided
 --     verifier_version: version of the verifier
+--     verifier: math, code, or the user's reward function
+--     confidence: how sure the verifier is, in [0, 1]; null when it does not say
+--     share_passed: share of a program's tests that passed; null without tests
+--     grading_seconds: time that grading took, seconds
 --     old_logprobs: from the trainer before the first update, [T], nats; null when not scored
 --     old_logprob_sum: their sum, nats
 --     old_logprob_min: their minimum, nats
@@ -83,6 +87,10 @@ select
     f.reason,
     f.reward_raw,
     f.verifier_version,
+    f.verifier,
+    f.confidence,
+    f.share_passed,
+    f.grading_seconds,
     f.old_logprobs,
     f.old_logprob_sum,
     f.old_logprob_min,

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _APART = (
 )
 _COUNTED = (
     "grpo_core.store.schemas",
+    "grpo_core.store.side_tables",
     "grpo_core.store.table_spec",
     "grpo_core.store.columns",
     "grpo_core.store.ref_rows",
@@ -97,6 +99,8 @@ def _imports(module: str) -> tuple[str, ...]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             found += [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += re.findall(r"^(grpo_core[\w.]*):\w+$", node.value)
     return tuple(name for name in found if name.startswith("grpo_core") and _exists(name))
 
 

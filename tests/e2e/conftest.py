@@ -4,15 +4,19 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.following import run_lock
 from flows.processes import descendants, read_record, wait_gone
 from flows.project import Project
+from grpo_core.store.progress import read_events
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("flows", "grpo_core", "sql", "data", "prefect.toml", "prefect.yaml")
@@ -58,6 +62,42 @@ class Checkout:
         directory = (lake or self.lake) / "runs" / run / "attempts"
         record: dict[str, Any] = json.loads(max(directory.iterdir()).read_text(encoding="utf-8"))
         return record
+
+    @contextmanager
+    def start_run(self, run: str, *overrides: str) -> Iterator[subprocess.Popen[str]]:
+        """`grpo run full` in the background; killed if it still runs at the end."""
+        words = [word for item in (*self.mini, *overrides) for word in ("--set", item)]
+        with subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "run", "full", "--run", run, *words],
+            cwd=self.project.root,
+            env=self.project.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @contextmanager
+    def run_in_training(
+        self, run: str, *overrides: str, lake: Path | None = None
+    ) -> Iterator[tuple[subprocess.Popen[str], int]]:
+        """A new attempt after its next optimiser step, and the process that works on it."""
+        directory = (lake or self.lake) / "runs" / run
+        path = directory / "progress.jsonl"
+        offset = path.stat().st_size if path.exists() else 0
+        with self.start_run(run, *overrides) as process:
+            while process.poll() is None:
+                events, offset = read_events(path, offset)
+                if any(e["event"] == "progress" and e["label"] == "train/1" for e in events):
+                    lock = json.loads(run_lock(directory).read_text(encoding="utf-8"))
+                    yield process, int(lock["pid"])
+                    return
+                time.sleep(0.05)
+            raise AssertionError(f"the run ended before training:\n{process.communicate()[0]}")
 
     def _call(self, *command: str, timeout: float) -> subprocess.CompletedProcess[str]:
         environment = self.project.environment()

@@ -6,18 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flows.following import is_held, run_lock
 from flows.processes import birth_of
-from grpo_core.store.progress import read_events
 from grpo_core.types import StageName
 
 if TYPE_CHECKING:
@@ -96,7 +90,7 @@ def test_a_stage_without_inputs_names_the_stage_to_run_first(checkout: Checkout)
     done = _watch(checkout, "grpo/evaluate", run="early", overrides=["seed=99", *checkout.mini])
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
-    assert "grpo run" in text
+    assert "run stage ingest first: grpo run ingest" in text
     assert "Traceback" not in text
 
 
@@ -107,43 +101,12 @@ def test_a_bad_setting_fails_before_anything_is_triggered(checkout: Checkout) ->
     assert "flow run" not in done.stderr
 
 
-@contextmanager
-def _run_in_training(
-    checkout: Checkout, lake: Path, run: str, *overrides: str
-) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """`grpo run` after its third optimiser step, and the id of the process that works on it."""
-    words = [word for override in (*checkout.mini, *overrides) for word in ("--set", override)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", "run", "full", "--run", run, *words],
-        cwd=checkout.project.root,
-        env=checkout.project.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        for event in _events(lake / "runs" / run / "progress.jsonl", process):
-            if event["event"] == "progress" and event["label"] == "train/1" and event["done"] > 2:
-                lock = json.loads(run_lock(lake / "runs" / run).read_text(encoding="utf-8"))
-                yield process, int(lock["pid"])
-                return
-        raise AssertionError("the run ended before training")
-
-
-def _events(path: Path, process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    offset = 0
-    while process.poll() is None:
-        events, offset = read_events(path, offset)
-        yield from events
-        time.sleep(0.05)
-
-
 def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
     checkout: Checkout, first_run: dict[str, Any]
 ) -> None:
     lake = checkout.project.root / "killed lake"
     override = f"execution.lake={lake}"
-    with _run_in_training(checkout, lake, "demo", override) as (process, pid):
+    with checkout.run_in_training("demo", override, lake=lake) as (process, pid):
         os.kill(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
@@ -163,13 +126,26 @@ def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
 
 @pytest.mark.usefixtures("first_run")
 def test_ctrl_c_stops_the_run_and_it_can_go_on(checkout: Checkout) -> None:
-    with _run_in_training(checkout, checkout.lake, "stopped", "train.seed=5") as (process, pid):
+    with checkout.run_in_training("stopped", "train.seed=5") as (process, pid):
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
     assert "the run was stopped" in output
     assert birth_of(pid) is None
     assert checkout.latest_attempt("stopped")["state"] == "Stopped"
+
+
+def test_a_run_forks_from_the_state_of_another(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    words = [word for item in checkout.mini for word in ("--set", item)]
+    rate = ("--set", "train.learning_rate=1e-5")
+    done = checkout.grpo("run", "train", "--run", "child", "--from", "demo:1", *words, *rate)
+    assert done.returncode == 0, done.stdout + done.stderr
+    parent = {node["label"]: node for node in first_run["nodes"]}["train/1"]
+    child = checkout.latest_attempt("child")
+    assert child["request"]["fork"]["directory"] == parent["path"]
+    assert {n["label"] for n in child["nodes"] if n["state"] == "Computed"} >= {"train/2"}
 
 
 @pytest.mark.usefixtures("first_run")

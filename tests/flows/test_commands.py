@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.cli import app
-from flows.commands.grading import read_rows
 from grpo_core.errors import ConfigError, DataContractError
 
 
@@ -109,20 +108,34 @@ def test_grade_keeps_order_and_ids(tmp_path: Path) -> None:
     assert set(graded[0]) == {"id", "label", "reward_raw", "extracted", "reason"}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2 is not JSON"),
-        ("[]", "line 2: expected an object"),
-        ('{"id": 1, "gold": "4"}', "line 2: has no completion"),
-        ('{"id": 1, "completion": 4, "gold": "4"}', "line 2: completion must be text"),
-    ],
-)
-def test_a_row_that_can_not_be_graded_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_grade_names_the_row_that_can_not_be_graded(tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
-    source.write_text('{"id": 1, "completion": "4", "gold": "4"}\n' + line, encoding="utf-8")
-    with pytest.raises(DataContractError, match=message):
-        list(read_rows(source))
+    source.write_text('{"id": 1, "completion": "4", "gold": "4"}\n[]\n', encoding="utf-8")
+    with pytest.raises(DataContractError, match="line 2"):
+        _grpo("grade", str(source), str(tmp_path / "out.jsonl"))
+
+
+def test_grade_takes_a_function_and_unit_tests(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    add = "```python\ndef add(a, b):\n    return a + b\n```"
+    tests = ["assert add(1, 2) == 3", "assert add(1, 1) == 3"]
+    rows = [
+        {"id": 1, "completion": "about 41", "gold": "42"},
+        {"id": 2, "completion": add, "verifier": "code", "tests": tests},
+    ]
+    source.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    function = "docs/examples/rewards.py:closeness"
+    assert _grpo("grade", str(source), str(target), "--function", function).exit_code == 0
+    graded = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [row["reward_raw"] for row in graded] == [0.5, 0.0]
+    assert graded[1]["share_passed"] == 0.5
+
+
+def test_selftest_fails_a_reward_that_can_be_fooled() -> None:
+    assert _grpo("grade", "--selftest", "math").exit_code == 0
+    done = _grpo("grade", "--selftest", "docs/examples/rewards.py:closeness")
+    assert done.exit_code == 1
+    assert "shotgun boxes" in done.output
 
 
 def test_refresh_writes_the_database_for_other_clients(lake: str) -> None:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from flows import forwarding
-from flows.forwarding import artifact_key
+from flows.publishing import artifact_key
 from grpo_core.store.progress import ProgressLog
 from grpo_core.types import StageName
 

@@ -44,6 +44,20 @@ def sampler_corrections(o: SimpleNamespace) -> None:
 
 
 @golden
+def products_grow_with_length(o: SimpleNamespace) -> None:
+    # 0.012 nats a token over 40 tokens: geometric mean 1.01207, product 1.61607.
+    long = [0.012] * 40
+    for kind, bound, kept in (
+        ("product_mask", 1.62, 1.0),
+        ("product_mask", 1.61, 0.0),
+        ("geometric_mask", 1.0121, 1.0),
+        ("geometric_mask", 1.012, 0.0),
+    ):
+        actual = corrected(o, long, sampler_correction=kind, correction_cap=bound)
+        close(actual, [kept] * 40)
+
+
+@golden
 def correction_multiplies_the_policy_term(o: SimpleNamespace) -> None:
     config = LossConfig(method="dapo", sampler_correction="token_truncated")
     loss, gradient, metrics, _ = loss_of(

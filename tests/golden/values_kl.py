@@ -141,6 +141,34 @@ def beta_over_a_run(o: SimpleNamespace) -> None:
 
 
 @golden
+def steps_without_a_measurement(o: SimpleNamespace) -> None:
+    relaxed = KlConfig(place="loss", beta=0.04, relax_start=0.5, relax_factor=0.25)
+    follow = o.kl_control.next_control
+    started = o.kl_control.KlControl(beta=0.04, ema=0.5)
+    after = follow(started, relaxed, ref_kl_k3=None, progress=0.75)
+    close((after.beta, after.ema), (0.025, 0.5))
+    first = follow(o.kl_control.start_control(relaxed), relaxed, ref_kl_k3=None, progress=0.75)
+    assert (first.beta, first.ema) == (0.025, None)
+    budget = KlConfig(place="loss", beta=0.04, budget={"nats": 0.1})
+    assert follow(started, budget, ref_kl_k3=None, progress=0.1) is started
+    unmeasured = o.kl_control.start_control(budget)
+    assert follow(unmeasured, budget, ref_kl_k3=None, progress=0.1) is unmeasured
+
+
+@golden
+def control_of_a_run_that_goes_on(o: SimpleNamespace) -> None:
+    resume, saved = o.kl_control.resumed_control, o.kl_control.KlControl(beta=0.2, ema=0.5)
+    relaxed = KlConfig(place="loss", beta=0.04, relax_start=0.5, relax_factor=0.25)
+    after = resume(saved, relaxed, progress=0.75)
+    close((after.beta, after.ema), (0.025, 0.5))
+    budget = {"nats": 0.1, "beta_min": 0.03, "beta_max": 0.3}
+    config = KlConfig(place="loss", beta=0.04, budget=budget)
+    for beta, expected in ((0.2, 0.2), (0.9, 0.3), (0.01, 0.03), (0.0, 0.04)):
+        after = resume(o.kl_control.KlControl(beta=beta, ema=0.5), config, progress=0.75)
+        close((after.beta, after.ema), (expected, 0.5))
+
+
+@golden
 def kl_budget(o: SimpleNamespace) -> None:
     budget = {"nats": 0.1, "ema_decay": 0.5, "beta_min": 0.03, "beta_max": 0.1}
     config = KlConfig(place="loss", beta=0.04, budget=budget)

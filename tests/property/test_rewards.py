@@ -1,13 +1,19 @@
 """Properties of grading that hold for every text: no exception, no hang, one meaning."""
 
+import json
 import re
 import time
+from contextlib import suppress
 from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grpo_core.errors import DataContractError
 from grpo_core.rewards import Label, VerifierOptions, grade, overlong_penalty
+from grpo_core.rewards.code.plain import pack, unpack
+from grpo_core.rewards.code.program import find_program
+from grpo_core.rewards.code.row_tests import read_tests
 from grpo_core.rewards.equivalence import Comparison
 from grpo_core.rewards.extract import extract
 from grpo_core.rewards.grading import Pending, grade_exactly
@@ -153,3 +159,34 @@ def test_overlong_penalty_is_bounded_and_monotone(length: int, first: int, secon
 def test_process_checking_never_fails(text: str) -> None:
     check = check_process(text, "3 and 4")
     assert 0 <= check.grounded <= check.right <= check.lines
+
+
+FENCES = st.lists(st.sampled_from(["```python", "```", "~~~", "x = 1", "<think>", "</think>", ""]))
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.binary() | st.floats(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(FENCES.map("\n".join) | TEXT)
+def test_finding_a_program_never_fails_and_is_idempotent(text: str) -> None:
+    program, how = find_program(text, OPTIONS)
+    assert how
+    if program is not None and "`" not in program and "~" not in program and "<" not in program:
+        assert find_program(f"```\n{program}```", OPTIONS)[0] in (program, None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(PLAIN)
+def test_plain_data_comes_out_as_it_went_in(value: object) -> None:
+    there = unpack(json.loads(json.dumps(pack(value))))
+    assert repr(there) == repr(value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXT | st.recursive(st.integers() | st.text(), st.lists).map(json.dumps))
+def test_reading_tests_fails_only_by_contract(text: str) -> None:
+    with suppress(DataContractError):
+        assert read_tests(text).cases

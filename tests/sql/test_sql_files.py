@@ -10,13 +10,13 @@ from lake_fixture import LakeFixture, make_lake
 
 from grpo_core.store.catalog import Catalog
 from grpo_core.store.queries import Query, read_queries
-from grpo_core.store.relations import CATALOG_TABLES, base_files
+from grpo_core.store.relations import CATALOG_TABLES, REGRADED_TABLES, base_files
 from grpo_core.store.schemas import TABLES
 from grpo_core.store.warehouse import Warehouse
 
 EMPTY = Catalog((), (), (), {})
 QUERIES = read_queries()
-BASES = {*CATALOG_TABLES, *base_files(EMPTY)}
+BASES = {*CATALOG_TABLES, *REGRADED_TABLES, *base_files(EMPTY)}
 REPORTS = [name for name, query in QUERIES.items() if query.kind == "report"]
 PROVENANCE = ["artifact_key", "artifact_content", "is_current"]
 
@@ -46,9 +46,9 @@ def empty() -> Iterator[Warehouse]:
 
 
 def test_header_names_the_columns(query: Query, empty: Warehouse) -> None:
-    if query.kind == "report":
+    if query.kind in ("report", "regrade"):
         values = {p.name: "x" for p in query.params if p.is_required}
-        columns = list(empty.run_report(query.name, values).columns)
+        columns = list(empty._run_named(query.kind, query.name, values).columns)
     elif query.kind == "audit":
         bound = {p.name: p.default for p in query.params}
         columns = list(empty._execute(query.sql, query.depends_on, bound).columns)
@@ -126,7 +126,7 @@ def test_figures_never_read_token_lists(view: str, lake: tuple[LakeFixture, Cata
 
 def test_sql_readme_names_every_kind() -> None:
     text = (Path(__file__).parents[2] / "sql" / "README.md").read_text(encoding="utf-8")
-    for folder in ("staging", "runs", "marts", "reports", "audits"):
+    for folder in ("staging", "runs", "marts", "reports", "audits", "regrade"):
         assert f"{folder}/" in text
 
 

@@ -11,6 +11,10 @@ from grpo_core.evaluation import pass_at_k
     [
         (10, 3, 5, 11 / 12),  # 1 - 21/252; the plug-in estimate says 0.832
         (4, 1, 4, 1.0),  # k = n asks whether any was right
+        (4, 1, 1, 0.25),
+        (4, 1, 2, 0.5),
+        (32, 1, 8, 0.25),
+        (32, 1, 16, 0.5),
         (200, 1, 199, 199 / 200),
         (10, 0, 5, 0.0),
         (5, 5, 2, 1.0),

@@ -5,9 +5,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from grpo_core.errors import DataContractError
 from grpo_core.objective import selective_logprobs
 from grpo_core.objective.entropy import entropy_from_logits
-from grpo_core.objective.head import match_head, plain_logprobs
 from grpo_core.objective.logprobs import HeadSpec, token_logprobs
-from grpo_core.objective.projection import Head
+from grpo_core.objective.plain import plain_logprobs
 
 torch.set_num_threads(1)
 
@@ -222,32 +221,3 @@ def test_inputs_that_do_not_fit_are_refused(change, message):
 def test_entropy_of_a_uniform_policy():
     logits = torch.zeros((2, 8))
     assert entropy_from_logits(logits).tolist() == pytest.approx([3 * 0.6931471805] * 2)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(
-    ("attributes", "scale", "softcap"),
-    [
-        ({}, 1.0, None),
-        ({"final_logit_softcapping": 3.0}, 1.0, 3.0),
-        ({"logit_scale": 0.25}, 0.25, None),
-        ({"logits_scaling": 8.0}, 1 / 8, None),
-        ({"logits_scaling": 8.0, "final_logit_softcapping": 2.0}, 8.0, 2.0),
-    ],
-)
-def test_a_head_is_believed_when_it_makes_the_models_logits(attributes, scale, softcap, dtype):
-    hidden, weight, _, _ = inputs(dtype=dtype)
-    bias = torch.linspace(-0.1, 0.1, VOCABULARY).to(dtype)
-    head = Head(weight.detach(), bias, scale, softcap)
-    exact = head.logits(
-        hidden.detach().float() * scale, 0, VOCABULARY, torch.empty((7, VOCABULARY))
-    ).to(dtype)
-    match = match_head(exact, hidden, weight, bias=bias, attributes=attributes)
-    assert match.spec is not None
-    assert (match.spec.scale, match.spec.softcap) == (scale, softcap)
-
-
-def test_an_unknown_head_takes_the_plain_path():
-    hidden, weight, _, _ = inputs()
-    strange = torch.sin(hidden @ weight.T)
-    assert match_head(strange, hidden, weight).spec is None

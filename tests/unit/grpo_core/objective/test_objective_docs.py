@@ -29,6 +29,16 @@ def test_every_method_has_its_source(method):
     assert paper in line or line.split("|")[2].startswith(" the same")
 
 
+def test_the_example_runs_and_gives_what_was_worked_out_by_hand(capsys):
+    code = METHODS.split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(compile(code, "docs/methods.md", "exec"), names)
+    # Ratio e^0.1 within the bounds; advantages 1.5, -0.5, -0.5; three live rollouts.
+    expected = -(2.718281828459045**0.1) * (1.5 - 0.5 - 0.5) / 3
+    assert names["output"].loss.item() == pytest.approx(expected, rel=1e-5)
+    assert "0.1111" in capsys.readouterr().out
+
+
 def test_every_metric_is_explained():
     needs = ("ref_logprobs", "sampling_logprobs", "entropy")
     step = generate_step(0)

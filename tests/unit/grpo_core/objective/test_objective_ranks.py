@@ -17,10 +17,13 @@ from grpo_core.objective import (
 from grpo_core.objective.generated import generate_step
 from grpo_core.objective.logprobs import token_logprobs
 from grpo_core.objective.metrics import reduce_metrics
-from grpo_core.objective.presets import resolve_loss
+from grpo_core.objective.presets import PRESETS, resolve_loss
 
 RANKS, STEPS, WIDTH, VOCABULARY = 2, 3, 6, 11
-METHODS = ("grpo", "dapo", "dr_grpo", "gspo", "gspo_token", "cispo")
+LOSSES = {
+    **{name: LossConfig(method=name) for name in PRESETS},
+    "gspo by prompt": LossConfig(method="gspo", aggregation="prompt_mean"),
+}
 
 
 def summed(tensor):
@@ -37,10 +40,9 @@ def same(tensor):
     return tensor
 
 
-def train(method, rows, reduce_sum, reduce_max):
+def train(name, rows, reduce_sum, reduce_max):
     """Returns head weights and metrics after a few steps on this rank's rows."""
-    loss = LossConfig(method=method, aggregation="prompt_mean" if method == "gspo" else None)
-    config = resolve_loss(loss, longest_completion_tokens=9)
+    config = resolve_loss(LOSSES[name], longest_completion_tokens=9)
     kl = KlConfig(place="loss", beta=0.1)
     draw = torch.Generator().manual_seed(7)
     hidden = torch.randn((16, 9, WIDTH), generator=draw)
@@ -89,7 +91,7 @@ def run_rank(rank, store, results):
         if rank
         else torch.tensor([1, 3, 4, 8, 9, 10, 13, 14, 15])
     )
-    trained = {method: train(method, rows, summed, highest) for method in METHODS}
+    trained = {name: train(name, rows, summed, highest) for name in LOSSES}
     if rank == 0:
         torch.save(trained, results)
     dist.destroy_process_group()
@@ -101,9 +103,9 @@ def test_two_ranks_train_the_same_weights_as_one(tmp_path):
     results = tmp_path / "weights.pt"
     multiprocessing.spawn(run_rank, args=(str(tmp_path / "store"), str(results)), nprocs=RANKS)
     trained = torch.load(results, weights_only=True)
-    for method in METHODS:
-        weight, metrics = train(method, torch.arange(16), same, same)
-        both, both_metrics = trained[method]
+    for loss in LOSSES:
+        weight, metrics = train(loss, torch.arange(16), same, same)
+        both, both_metrics = trained[loss]
         torch.testing.assert_close(both, weight, rtol=1e-5, atol=1e-6)
         for name, value in metrics.items():
-            assert abs(both_metrics[name] - value) <= 1e-5 * max(1.0, abs(value)), (method, name)
+            assert abs(both_metrics[name] - value) <= 1e-5 * max(1.0, abs(value)), (loss, name)

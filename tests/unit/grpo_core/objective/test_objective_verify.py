@@ -1,14 +1,23 @@
 import pytest
 import torch
 
-from grpo_core.objective import KlConfig, LossConfig, finalize_metrics, merge_metrics, verify_loss
+from grpo_core.objective import (
+    AdvantageConfig,
+    KlConfig,
+    LossConfig,
+    finalize_metrics,
+    merge_metrics,
+    verify_loss,
+)
 from grpo_core.objective import verify as verify_module
+from grpo_core.objective import verify_advantages as verify_advantages_module
 from grpo_core.objective.batch import step_totals
 from grpo_core.objective.checks import RunFacts
 from grpo_core.objective.generated import generate_step
 from grpo_core.objective.losses import policy_loss
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.objective.verify import arrangements
+from grpo_core.objective.verify_advantages import ADVANTAGE_TOLERANCE, advantage_error
 
 torch.set_num_threads(1)
 
@@ -38,7 +47,7 @@ def test_configured_losses_meet_their_definition(name):
     section = KlConfig(place="loss", beta=0.1, **kl) if kl else None
     report = verify_loss(LossConfig(**loss), kl=section, facts=FACTS, seeds=2)
     assert report.passed, (report.max_loss_error, report.max_gradient_error)
-    assert len(report.cases) == 2 * 5
+    assert len(report.cases) == 2 * 6
     assert report.resolved.method == loss.get("method", "dapo")
 
 
@@ -66,6 +75,79 @@ def test_a_loss_normalised_by_micro_batch_does_not_pass(monkeypatch):
     report = verify_loss(LossConfig(method="dapo"), seeds=1)
     assert not report.passed
     assert report.max_gradient_error > 0.1
+
+
+def test_ranks_that_count_only_their_own_rows_do_not_pass(monkeypatch):
+    def own_rows(mask, *, reduce_sum=None, **options):
+        return step_totals(mask, **options)
+
+    monkeypatch.setattr(verify_module, "step_totals", own_rows)
+    report = verify_loss(LossConfig(method="dapo"), seeds=1)
+    failed = [case.arrangement for case in report.cases if case.gradient_error > 1e-5]
+    assert failed == ["two ranks"]
+
+
+ADVANTAGES = {
+    "as preset": {},
+    "population": {"std": "population", "eps": 0.01},
+    "none, clipped": {"std": "none", "clip": 0.3},
+    "batch deviation": {"std_scope": "batch"},
+    "leave one out": {"baseline": "leave_one_out"},
+    "winsorised": {"winsorise_low": 0.1, "winsorise_high": 0.7},
+    "running mean": {"ema_weight": 0.4},
+    "banded": {"tolerance_band": 0.2},
+    "everything": {
+        "std": "population",
+        "std_scope": "batch",
+        "baseline": "leave_one_out",
+        "winsorise_high": 0.9,
+        "ema_weight": 0.3,
+        "tolerance_band": 0.1,
+        "clip": 1.0,
+    },
+}
+
+
+@pytest.mark.parametrize("name", ADVANTAGES)
+def test_configured_advantages_meet_their_definition(name):
+    config = AdvantageConfig(**ADVANTAGES[name])
+    error = advantage_error(config, LossConfig(), group_size=5, seeds=4)
+    assert error <= ADVANTAGE_TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda rewards: [[0.0 if r is None else r for r in group] for group in rewards],
+        lambda rewards: rewards[::-1],
+    ],
+    ids=["nulls as zeros", "groups mixed up"],
+)
+def test_wrong_advantages_do_not_pass(monkeypatch, broken):
+    right = verify_advantages_module.configured_advantages
+    monkeypatch.setattr(
+        verify_advantages_module,
+        "configured_advantages",
+        lambda rewards, *args, **options: right(broken(rewards), *args, **options),
+    )
+    assert not verify_loss(LossConfig(), seeds=1).passed
+
+
+@pytest.mark.parametrize("kind", ["k1", "k2", "k3"])
+def test_a_penalty_in_the_reward_meets_its_definition(kind):
+    kl = KlConfig(place="reward", kind=kind, beta=0.1)
+    report = verify_loss(LossConfig(), kl=kl, seeds=2)
+    assert report.passed
+    assert 0 < report.penalty_error < 1e-5
+
+
+def test_a_penalty_of_the_wrong_sign_does_not_pass(monkeypatch):
+    right = verify_advantages_module.kl_reward_penalty
+    monkeypatch.setattr(
+        verify_advantages_module, "kl_reward_penalty", lambda *a, **o: -right(*a, **o)
+    )
+    kl = KlConfig(place="reward", kind="k1", beta=0.1)
+    assert not verify_loss(LossConfig(), kl=kl, seeds=1).passed
 
 
 def test_a_loss_that_is_nan_does_not_pass(monkeypatch):

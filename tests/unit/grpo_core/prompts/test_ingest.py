@@ -316,3 +316,52 @@ def test_directory_without_a_dataset(directory):
     (directory / "empty").mkdir()
     with pytest.raises(DataContractError, match="holds no dataset"):
         run(directory, source="empty")
+
+
+MIXTURE = {
+    "mixture": {
+        "verifier_field": "verifier",
+        "tests_field": "tests",
+        "source_field": "from",
+    }
+}
+TESTS = ["assert add(1, 2) == 3"]
+
+
+def test_rows_name_their_verifier_tests_and_source(directory):
+    write_lines(
+        directory / "train.jsonl",
+        [
+            row("sum", 3) | {"verifier": None, "from": "school"},
+            {"question": "code", "answer": "def add(a, b):", "verifier": "code", "tests": TESTS},
+            {"question": "code 2", "verifier": "code", "tests": json.dumps(TESTS)},
+            row("judged", "good prose") | {"verifier": "judge", "from": "essays"},
+            {"question": "free", "answer": None, "verifier": "judge"},
+            row("who", 3) | {"verifier": "nobody"},
+            {"question": "untested", "answer": "x = 1", "verifier": "code"},
+            {"question": "no gold", "answer": None},
+            row("text", "good prose"),
+        ],
+    )
+    config = PromptsConfig(source="train.jsonl", **GIVEN, **MIXTURE)
+    result = ingest(
+        config,
+        base_directory=directory,
+        check_gold=accept,
+        verifiers=("math", "code", "judge"),
+    )
+    rows = [r for r in result.table.to_pylist() if r["source"] == "source"]
+    assert [r["verifier"] for r in rows[:5]] == [None, "code", "code", "judge", "judge"]
+    assert [r["gold"] for r in rows[:5]] == ["3", "def add(a, b):", None, "good prose", None]
+    assert [r["data_source"] for r in rows[:4]] == ["school", None, None, "essays"]
+    assert json.loads(rows[1]["tests"]) == json.loads(rows[2]["tests"]) == TESTS
+    found = [(r["quarantine_reason"] or "").split(":")[0] for r in rows]
+    assert found == [""] * 5 + ["unknown_verifier", "refused_tests", "missing_gold", "refused_gold"]
+
+
+def test_the_default_verifier_says_what_a_gold_is(directory):
+    write_lines(directory / "train.jsonl", [row("sum", "prose"), row("other", 3)])
+    config = PromptsConfig(source="train.jsonl", **GIVEN)
+    own = ingest(config, base_directory=directory, check_gold=accept, default_verifier="function")
+    assert own.summary.kept["train"] == 2
+    assert run(directory).summary.kept["train"] == 1

@@ -1,7 +1,7 @@
-"""Every case of the project's own table gets the verdict a careful teacher would give.
+"""Every case of the project's tables gets the verdict a careful teacher would give.
 
-`cases.jsonl` holds completions, golds and labels by kind of fault; where a rule is a choice, a
-case states the default of `VerifierOptions`.
+`data/rewards/cases.jsonl` and `public_cases.jsonl` hold completions, golds and labels by kind of
+fault; where a rule is a choice, a case states the default of `VerifierOptions`.
 """
 
 import json
@@ -13,8 +13,15 @@ import pytest
 
 from grpo_core.rewards import Label, VerifierOptions, grade
 
-LINES = Path(__file__).with_name("cases.jsonl").read_text("utf-8").strip().split("\n")
-CASES: list[dict[str, Any]] = [json.loads(line) for line in LINES]
+TABLES = Path(__file__).parents[4] / "data" / "rewards"
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (TABLES / name).read_text("utf-8").strip().split("\n")]
+
+
+CASES = _rows("cases.jsonl")
+PUBLIC = _rows("public_cases.jsonl")
 EXPLOSIVE = [
     ("9^{9^{9^{9}}}", "1", Label.UNPARSEABLE),
     ("9**9**9**9", "1", Label.UNPARSEABLE),
@@ -40,6 +47,12 @@ EXPLOSIVE = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['kind']}: {case['completion']!r}")
 def test_verdict(case: dict[str, Any]) -> None:
     verdict = grade(case["completion"], case["gold"], answer_type=case.get("answer_type"))
+    assert verdict.label.value == case["label"], verdict
+
+
+@pytest.mark.parametrize("case", PUBLIC, ids=lambda case: str(case["name"]))
+def test_verdict_on_publicly_reported_cases(case: dict[str, Any]) -> None:
+    verdict = grade(case["completion"], case["gold"])
     assert verdict.label.value == case["label"], verdict
 
 

@@ -24,7 +24,7 @@ def _write(path: Path, rows: list[object]) -> Path:
 
 def test_rows_come_out_in_order(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    counts = grade_file(_write(tmp_path / "in.jsonl", GOOD), out, None, 1)
+    counts = grade_file(_write(tmp_path / "in.jsonl", GOOD), out)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["id"] for row in rows] == ["a", 2, "c", "d"]
     assert [row["label"] for row in rows] == ["correct", "correct", "correct", "unparseable"]
@@ -33,7 +33,6 @@ def test_rows_come_out_in_order(tmp_path: Path) -> None:
         "label": "correct",
         "reward_raw": 1.0,
         "extracted": "7",
-        "candidates": ["7"],
         "reason": rows[0]["reason"],
     }
     assert counts == {Label.CORRECT: 3, Label.UNPARSEABLE: 1}
@@ -47,7 +46,11 @@ def test_rows_come_out_in_order(tmp_path: Path) -> None:
         ({"id": "x", "gold": "7"}, ["line 2", "'completion'", "a string", "nothing"]),
         ({"id": "x", "completion": "7", "gold": 7}, ["line 2", "'gold'", "a string", "int '7'"]),
         ({"completion": "7", "gold": "7"}, ["line 2", "'id'", "nothing"]),
-        ({"id": True, "completion": "7", "gold": "7"}, ["line 2", "'id'", "bool"]),
+        ({"id": [1], "completion": "7", "gold": "7"}, ["line 2", "'id'", "list"]),
+        (
+            {"id": "x", "completion": "7", "gold": "7", "verifier": "judge"},
+            ["line 2", "'verifier'", "math, code", "'judge'"],
+        ),
         (
             {"id": "x", "completion": "7", "gold": "7", "answer_type": "nmber"},
             ["line 2", "'answer_type'", "number", "'nmber'"],

@@ -14,7 +14,8 @@ import pytest
 
 from grpo_core.errors import ConfigError
 from grpo_core.rewards import Label, VerifierPool, grade
-from grpo_core.rewards.nursery import Crew, Worker
+from grpo_core.rewards.dispatch import Dispatcher
+from grpo_core.rewards.nursery import Worker
 
 SYMBOLIC = (r"\boxed{\sin(2x)}", r"2\sin x\cos x", None)
 POISON = (r"\boxed{\sum_{k=1}^{10^9} \frac{1}{k^2+\sin k}}", "3", None)
@@ -36,6 +37,7 @@ def test_order_is_kept_and_equal_questions_share_a_verdict() -> None:
     assert labels == [Label.CORRECT, Label.CORRECT, Label.WRONG, Label.CORRECT]
 
 
+@pytest.mark.slow
 def test_one_poisonous_sample_does_not_stall_the_others() -> None:
     with VerifierPool(workers=2, timeout_seconds=2.0) as pool:
         pool.grade_batch([(r"\boxed{\int_0^1 x dx}", r"\frac12", None)])
@@ -51,6 +53,7 @@ def test_one_poisonous_sample_does_not_stall_the_others() -> None:
     assert seconds < 6.0
 
 
+@pytest.mark.slow
 def test_the_pool_works_on_after_a_timeout() -> None:
     with VerifierPool(workers=1, timeout_seconds=1.0) as pool:
         assert pool.grade_batch([POISON])[0].label is Label.TIMEOUT
@@ -58,7 +61,7 @@ def test_the_pool_works_on_after_a_timeout() -> None:
 
 
 def _worker_of(pool: VerifierPool) -> Worker:
-    crew: Crew = pool._crews[False]
+    crew = pool._dispatcher.crews["light"]
     worker = crew.borrow(wait=True)
     assert worker is not None
     crew.give_back(worker)
@@ -75,15 +78,15 @@ def test_a_dead_worker_is_replaced() -> None:
 def test_a_dead_nursery_is_replaced() -> None:
     with VerifierPool(workers=1) as pool:
         assert pool.grade_batch([SYMBOLIC])[0].label is Label.CORRECT
-        process = pool._crews[False]._nursery._process
+        process = pool._dispatcher.crews["light"]._nursery._process
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
         os.kill(_worker_of(pool).pid, signal.SIGKILL)
         assert pool.grade_batch([SYMBOLIC])[0].label is Label.CORRECT
 
 
-class _DoomedPool(VerifierPool):
-    """A pool whose workers die as soon as they get a question."""
+class _Doom(Dispatcher):
+    """Kills workers as soon as they get a question."""
 
     doomed = 2
 
@@ -94,8 +97,15 @@ class _DoomedPool(VerifierPool):
         super()._send(work, worker, job, selector)
 
 
+def _doomed_pool(times: int) -> VerifierPool:
+    pool = VerifierPool(workers=1)
+    pool._dispatcher.__class__ = _Doom
+    pool._dispatcher.doomed = times  # type: ignore[attr-defined]
+    return pool
+
+
 def test_a_sample_that_kills_two_workers_is_an_error() -> None:
-    with _DoomedPool(workers=1) as pool:
+    with _doomed_pool(2) as pool:
         verdict = pool.grade_batch([SYMBOLIC])[0]
         assert verdict.label is Label.ERROR
         assert verdict.reward_raw is None
@@ -103,8 +113,7 @@ def test_a_sample_that_kills_two_workers_is_an_error() -> None:
 
 
 def test_a_sample_whose_worker_dies_once_is_tried_again() -> None:
-    with _DoomedPool(workers=1) as pool:
-        pool.doomed = 1
+    with _doomed_pool(1) as pool:
         assert pool.grade_batch([SYMBOLIC])[0].label is Label.CORRECT
 
 
@@ -112,7 +121,7 @@ def test_a_sample_whose_worker_dies_once_is_tried_again() -> None:
 def test_workers_cannot_take_more_memory_than_allowed_nor_write_files(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from grpo_core.rewards.worker import limit_resources\n"
+        "from grpo_core.rewards.limits import limit_resources\n"
         "limit_resources(1 << 30)\n"
         "try:\n    bytearray(2 << 30)\nexcept MemoryError:\n    print('bounded')\n"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -167,7 +176,7 @@ def test_workers_end_when_their_caller_is_killed() -> None:
         "from grpo_core.rewards import VerifierPool\n"
         "pool = VerifierPool(workers=1)\n"
         f"pool.grade_batch([{SYMBOLIC!r}])\n"
-        "print(pool._crews[False]._nursery._process.pid, flush=True)\n"
+        "print(pool._dispatcher.crews['light']._nursery._process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen(

@@ -32,6 +32,7 @@ def random_policy(seed: int = 0, **changes) -> LlamaForCausalLM:
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
+        "head_dim": 32,
         "max_position_embeddings": CONTEXT,
         "initializer_range": 0.3,
         "pad_token_id": 0,

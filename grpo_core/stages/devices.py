@@ -1,0 +1,60 @@
+"""One process at a time on a GPU: a lock of the machine, because two lakes may share the device.
+
+Free memory is no proof that a device is free: the other process may only just be loading. The lock
+is the kernel's, so a killed holder cannot keep it. On a CPU there is nothing to hold: two runs are
+slower there, but neither fails.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grpo_core.config import RunConfig
+from grpo_core.store.locks import hold
+from grpo_core.types import Kind
+
+_ON_DEVICE = frozenset({Kind.SAMPLES, Kind.REF_LOGP, Kind.TRAIN, Kind.EVAL_SAMPLES})
+
+
+@contextmanager
+def device_lock(
+    config: RunConfig,
+    kind: Kind,
+    holder: str,
+    *,
+    on_wait: Callable[[str], None],
+    on_poll: Callable[[], None],
+) -> Iterator[None]:
+    """Hold the device that artefacts of `kind` are made on; waits like a key's lock.
+
+    Args:
+        config: Says which device.
+        kind: What is to be made.
+        holder: Who we are, shown to waiters.
+        on_wait: Called with the present holder's text.
+        on_poll: Called while waiting; ends the wait by raising.
+    """
+    device = device_identity(config.execution.device) if kind in _ON_DEVICE else None
+    if device is None:
+        yield
+        return
+    with hold(lock_directory() / f"{device}.lock", holder, on_wait=on_wait, on_poll=on_poll):
+        yield
+
+
+def device_identity(device: str) -> str | None:
+    """A name for the GPU that `device` means, the same in every process; None on a CPU."""
+    if device == "cpu":
+        return None
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    return f"gpu-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
+
+
+def lock_directory() -> Path:
+    """Where the locks of the machine's devices lie, for this user."""
+    return Path(tempfile.gettempdir()) / f"grpo-devices-{os.getuid()}"

@@ -1,0 +1,275 @@
+"""Stopping after a unit, stalling, trying again: what ends the work, and what is kept."""
+
+import fcntl
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_core.config import load_config
+from grpo_core.errors import (
+    ConfigError,
+    DiskFullError,
+    EngineGoneError,
+    OutOfMemoryError,
+    RunStoppedError,
+    StalledError,
+)
+from grpo_core.stages import RunSession, devices, executor, run_stage
+from grpo_core.stages.alerts import Alert, step_alerts
+from grpo_core.stages.context import Made, MakeContext
+from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
+from grpo_core.store.progress import read_events
+from grpo_core.store.schemas import TABLES
+from grpo_core.types import Kind, StageName
+
+Maker = Callable[[MakeContext], Made]
+
+
+def _empty() -> Made:
+    return Made(tables={"prompts": TABLES["prompts"].schema.empty_table()})
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs stage ingest with another maker; returns the attempt's record and raises its error."""
+
+    def run(maker: Maker, *overrides: str, name: str = "demo") -> dict[str, Any]:
+        monkeypatch.setattr(executor, "_maker", lambda kind: maker)
+        config = load_config("tiny", overrides=list(overrides))
+        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as session:
+            result = run_stage(session.directory, StageName.INGEST)
+        return {"state": result.state, "directory": session.directory}
+
+    return run
+
+
+def _events(tmp_path: Path, kind: str) -> list[dict[str, Any]]:
+    events, _ = read_events(tmp_path / "runs" / "demo" / "progress.jsonl")
+    return [event for event in events if event["event"] == kind]
+
+
+def test_a_stop_ends_the_work_after_the_unit_and_the_next_attempt_goes_on(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    units: list[int] = []
+
+    def maker(context: MakeContext) -> Made:
+        for unit in range(1, 4):
+            units.append(unit)
+            if unit == 2:
+                request_stop(tmp_path / "runs" / "demo", "ada")
+                assert context.is_asked_to_stop
+            context.report(unit, 3, "rows")
+        return _empty()
+
+    with pytest.raises(RunStoppedError, match="prompts after 2 of 3 rows: stopped as asked by ada"):
+        attempt(maker)
+    assert units == [1, 2]
+    assert _events(tmp_path, "run_finished")[-1]["state"] == "Stopped"
+    assert attempt(lambda context: _empty())["state"] == "Computed"
+    assert asked_to_stop(tmp_path / "runs" / "demo") is None
+
+
+def test_a_stop_at_the_last_unit_still_publishes_it(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        request_stop(tmp_path / "runs" / "demo", "ada")
+        context.report(3, 3, "rows")
+        return _empty()
+
+    assert attempt(maker)["state"] == "Computed"
+
+
+def test_who_waits_for_a_key_says_for_whom_and_can_be_stopped(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "locks" / "held.lock"
+    lock.parent.mkdir()
+    lock.write_text('{"holder": "run \'other\': prompts", "pid": 7, "since": "now"}')
+    monkeypatch.setattr("grpo_core.store.lake.Lake.lock_path", _locks(tmp_path, lock))
+    monkeypatch.setattr(
+        executor, "stop_if_asked", lambda directory: _ask_then_check(tmp_path, directory)
+    )
+    with lock.open("r+") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with pytest.raises(RunStoppedError, match="ada"):
+            attempt(lambda context: _empty())
+    assert _events(tmp_path, "stage_waiting")[0]["holder"].startswith("run 'other': prompts")
+
+
+def _locks(tmp_path: Path, held: Path) -> Callable[..., Path]:
+    def lock_path(self: object, name: str) -> Path:
+        return tmp_path / "locks" / "run.lock" if name.startswith("run-") else held
+
+    return lock_path
+
+
+def _ask_then_check(tmp_path: Path, directory: Path) -> None:
+    if _events(tmp_path, "stage_waiting"):
+        request_stop(directory, "ada")
+    stop_if_asked(directory)
+
+
+def test_a_stage_that_finishes_nothing_is_ended_with_its_last_log_lines(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        context.report(1, 3, "rows")
+        logging.getLogger("grpo_core.somewhere").info("waiting for the other rank")
+        time.sleep(60)
+        return _empty()
+
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(StalledError) as failure:
+        attempt(maker, "execution.stall_seconds=0.3")
+    text = str(failure.value)
+    assert text.startswith("prompts failed after 1 of 3 rows: no unit was finished for 0.3 s")
+    assert "test_stopping.py" in text
+    assert "waiting for the other rank" in text
+    assert "execution.stall_seconds" in failure.value.hint
+    assert signal.getsignal(signal.SIGALRM) is before
+    log = tmp_path / "runs" / "demo" / "logs" / "0001.log"
+    assert "waiting for the other rank" in log.read_text()
+
+
+def test_finished_units_hold_the_watchdog_off(attempt: Callable[..., dict[str, Any]]) -> None:
+    def maker(context: MakeContext) -> Made:
+        for unit in range(1, 6):
+            time.sleep(0.2)
+            context.report(unit, 6, "rows")
+        return _empty()
+
+    assert attempt(maker, "execution.stall_seconds=0.6")["state"] == "Computed"
+
+
+def test_code_that_can_not_be_interrupted_ends_its_process(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "from pathlib import Path\n"
+        "from grpo_core.stages import unit_watch\n"
+        "unit_watch.HOPELESS_SECONDS = 0.3\n"
+        "watch = unit_watch.UnitWatch('train/1', 0.2, Path(sys.argv[1]))\n"
+        "with watch.armed():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"  # stands for C code
+        "    time.sleep(60)\n"
+    )
+    log = tmp_path / "attempt.log"
+    done = subprocess.run([sys.executable, "-c", code, str(log)], timeout=50)
+    assert done.returncode == 1
+    assert "Timeout" in log.read_text()
+    assert "line 8" in log.read_text()
+
+
+def test_only_declared_faults_are_tried_again(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    errors: Iterator[Exception] = iter([EngineGoneError("the engine died"), ConfigError("bad")])
+    calls: list[int] = []
+
+    def maker(context: MakeContext) -> Made:
+        calls.append(1)
+        raise next(errors)
+
+    with pytest.raises(ConfigError, match="prompts failed before its first unit was finished: bad"):
+        attempt(maker, "execution.retries=5")
+    assert len(calls) == 2
+    assert "trying again (1 of 5)" in _events(tmp_path, "note")[-1]["text"]
+
+
+def test_retries_come_to_an_end(attempt: Callable[..., dict[str, Any]]) -> None:
+    calls: list[int] = []
+
+    def maker(context: MakeContext) -> Made:
+        calls.append(1)
+        raise EngineGoneError("the engine died")
+
+    with pytest.raises(EngineGoneError):
+        attempt(maker, "execution.retries=2")
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "hint"),
+    [
+        (OSError(28, "No space left on device", "part-0.parquet"), DiskFullError, "gc"),
+        (MemoryError(), OutOfMemoryError, "micro_batch_rows"),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), OutOfMemoryError, "rows_per_batch"),
+    ],
+)
+def test_faults_of_the_machine_are_named(
+    attempt: Callable[..., dict[str, Any]], fault: Exception, kind: type[Exception], hint: str
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        raise fault
+
+    with pytest.raises(kind, match=hint):
+        attempt(maker)
+
+
+def test_a_bug_keeps_its_type_and_says_where(attempt: Callable[..., dict[str, Any]]) -> None:
+    def maker(context: MakeContext) -> Made:
+        raise ZeroDivisionError("bug")
+
+    with pytest.raises(ZeroDivisionError) as failure:
+        attempt(maker)
+    assert failure.value.__notes__ == ["prompts failed before its first unit was finished"]
+
+
+def test_a_request_can_be_dropped(tmp_path: Path) -> None:
+    request_stop(tmp_path, "ada")
+    assert asked_to_stop(tmp_path) == "ada"
+    forget_stop(tmp_path)
+    forget_stop(tmp_path)
+    assert asked_to_stop(tmp_path) is None
+
+
+def test_alerts_name_the_first_step_out_of_range() -> None:
+    rows = [
+        {"step": 1, "policy_entropy_nats": 0.5, "ref_kl_k3": None},
+        {"step": 2, "policy_entropy_nats": 0.1, "ref_kl_k3": 3.0},
+        {"step": 3, "policy_entropy_nats": 0.05, "ref_kl_k3": 4.0},
+    ]
+    limits = load_config(
+        "tiny",
+        overrides=["execution.alert_entropy_below_nats=0.2", "execution.alert_kl_above_nats=2"],
+    ).execution
+    assert list(step_alerts(rows, limits)) == [
+        Alert("entropy", 2, 0.1, 0.2),
+        Alert("kl", 2, 3.0, 2),
+    ]
+    off = limits.model_copy(update={"alert_entropy_below_nats": 0, "alert_kl_above_nats": 0})
+    assert list(step_alerts(rows, off)) == []
+
+
+def test_two_runs_on_one_gpu_take_turns_whatever_their_lakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "device_identity", lambda device: "gpu-1")
+    monkeypatch.setattr(devices, "lock_directory", lambda: tmp_path)
+    config, holders = load_config("tiny"), []
+
+    def leave() -> None:
+        raise RunStoppedError("left the queue")
+
+    def hold(kind: Kind, who: str) -> Any:
+        return devices.device_lock(config, kind, who, on_wait=holders.append, on_poll=leave)
+
+    with hold(Kind.TRAIN, "run 'a': train/1"), hold(Kind.BANDS, "run 'b': bands/0"):
+        assert holders == []
+        with pytest.raises(RunStoppedError), hold(Kind.SAMPLES, "run 'b': samples"):
+            pytest.fail("both hold the device")
+    assert holders[0].startswith("run 'a': train/1")
+    with hold(Kind.SAMPLES, "run 'b': samples"):
+        assert len(holders) == 1
+
+
+def test_a_cpu_is_shared() -> None:
+    assert devices.device_identity("cpu") is None
