@@ -187,6 +187,7 @@ def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader
             context.lake.root,
             weights=node.externals["reference"],
             tokenizer=node.externals["tokenizer"],
+            scorer=context.scorer,
         )
     progress = start.state.step / total_steps(config)
     kl = resumed_control(start.state.kl, config.kl, progress=progress)
@@ -270,6 +271,7 @@ def _made(context: MakeContext, plan: PhasePlan) -> Made:
             "rollouts": context.partial.read_all("rollouts"),
             "steps": steps,
             "events": context.partial.read_all("events"),
+            "ref_reads": context.partial.read_all("ref_reads"),
         },
         directories={CHECKPOINT: final / CHECKPOINT, STATE: final / STATE},
         side_directories={f"states/{step:06d}": path for step, path in kept.items()},

@@ -51,7 +51,7 @@ class StepFacts:
         max_completion_tokens: Budget of the phase.
         beta: KL coefficient.
         is_first_of_batch: The first step of its rollout batch carries the generated tokens.
-        ref_cache_hit_rate: Share of the batch's reference rows that the cache had, or None.
+        ref_cache_hit_rate: Share of the step's reference rows that were not scored for it, or None.
         validation_pass_at_1: When validated after this step.
     """
 
