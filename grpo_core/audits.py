@@ -46,4 +46,5 @@ def restrict_to_run(catalog: Catalog, run: str) -> Catalog:
         damaged=tuple(entry for entry in catalog.damaged if entry.key in {k for k, _ in used}),
         run_artifacts=tuple(nodes),
         live_files=catalog.live_files,
+        ref_parts=catalog.ref_parts,
     )

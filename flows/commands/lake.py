@@ -1,5 +1,6 @@
 """`grpo lake`: care of the lake."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,15 +29,18 @@ def refresh_command(lake: LakeOption = None) -> None:
 
 @app.command("verify")
 def verify_command(lake: LakeOption = None) -> None:
-    """Hash every file of every artefact anew; exit code 1 when one is damaged."""
+    """Hash every file of every artefact anew; exit code 1 when one is damaged or missing."""
     from grpo_core.store.maintenance import verify
 
-    count, damaged = verify(open_lake(lake))
-    for entry in damaged:
+    found = verify(open_lake(lake))
+    for entry in found.damaged:
         out.print(f"[red]damaged[/] {entry.path}: {entry.reason}", soft_wrap=True)
-    out.print(f"{count} artefacts, {len(damaged)} damaged")
-    if damaged:
-        out.print("hint: run the stage again: a damaged artefact is recomputed")
+    out.print(
+        f"{found.num_artifacts} artefacts and {found.num_parts} parts of reference caches, "
+        f"{len(found.damaged)} damaged"
+    )
+    if found.damaged:
+        out.print("hint: run the stage again: what is damaged is recomputed, and only that")
         raise typer.Exit(1)
 
 
@@ -47,7 +51,7 @@ def gc_command(
         bool, typer.Option("--remove", help="Really remove; without it only say what would go.")
     ] = False,
 ) -> None:
-    """Find what no run uses: old generations, staged leftovers, trash."""
+    """Find what no run uses: old generations, unused reference caches, leftovers, trash."""
     from grpo_core.store.maintenance import find_garbage, no_run_active, remove_garbage
 
     opened = open_lake(lake)
@@ -59,4 +63,50 @@ def gc_command(
         if remove:
             remove_garbage(opened, garbage)
         verb = "removed" if remove else "would be removed (--remove does it)"
-        out.print(f"{len(garbage)} directories, {total:.1f} MB {verb}")
+        out.print(f"{len(garbage)} items, {total:.1f} MB {verb}")
+
+
+@app.command("compact")
+def compact_command(lake: LakeOption = None) -> None:
+    """Merge the parts of the reference caches into few large ones; safe while runs are at work."""
+    from grpo_core.store.maintenance import compact
+
+    for fingerprint, before, after in compact(open_lake(lake)):
+        out.print(f"{fingerprint}: {before} parts before, {after} after")
+
+
+@app.command("export")
+def export_command(
+    target: Annotated[Path, typer.Argument(metavar="FILE.tar", help="Archive to write.")],
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Run to export.")],
+    lake: LakeOption = None,
+) -> None:
+    """Write a run with all that it needs into one file: artefacts, reference rows, records."""
+    from grpo_core.store.exchange import export_run
+
+    done = export_run(open_lake(lake), run, target.resolve())
+    out.print(
+        f"{target}: run {done.run}, {done.num_artifacts} artefacts, {done.num_cache_rows} "
+        f"reference rows, {done.num_bytes / 1e6:.1f} MB",
+        soft_wrap=True,
+    )
+
+
+@app.command("import")
+def import_command(
+    source: Annotated[Path, typer.Argument(metavar="FILE.tar", help="Archive to read.")],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Another run name.")] = "",
+    lake: LakeOption = None,
+) -> None:
+    """Bring an exported run into the lake; every file is checked before any is in it."""
+    from grpo_core.store.exchange import import_run
+    from grpo_core.store.lake_database import write_lake_database
+
+    opened = open_lake(lake)
+    done = import_run(opened, source.resolve(), name=name)
+    write_lake_database(opened.catalog(), opened.database)
+    out.print(
+        f"run {done.run}: {done.num_artifacts} artefacts and {done.num_cache_rows} reference rows "
+        f"were new, {done.num_bytes / 1e6:.1f} MB checked",
+        soft_wrap=True,
+    )

@@ -25,6 +25,9 @@ class CallsConfig(Section):
     """Most samples of one call of a function per batch."""
     batch_timeout_seconds: float = keyed(600.0, *_VERDICTS, absent=600.0, gt=0)
     """Wall-clock limit of one call of a function per batch; beyond it the verdict is `timeout`."""
+    second_opinions: tuple[str, ...] = keyed((), *_VERDICTS, absent=())
+    """Further verifiers that grade every row: `math`, `code` or names of `reward.verifiers`. The
+    verdict of the majority stands; the share that agrees on correct or not is its confidence."""
 
 
 class RewardConfig(Section):
@@ -101,9 +104,9 @@ class SamplingConfig(Section):
     """Divides the logits before the softmax, the same in sampler, old, current and reference."""
     rows_per_batch: int = keyed(512, *_SAMPLING, ge=1)
     """Completions sampled together; fixes the work unit and so the bits."""
-    score_rows: int = keyed(256, Kind.TRAIN, Kind.REF_LOGP, ge=1)
+    score_rows: int = keyed(256, Kind.TRAIN, ge=1)
     """Rollouts in one scoring pass without gradient, sorted by length: fixes padding and so the
-    bits of old and reference log-probs."""
+    bits of old log-probs. The reference scores in passes of its own."""
 
 
 class FilterConfig(Section):
@@ -227,6 +230,12 @@ class ExecutionConfig(Section):
     """Optimiser steps between resumable checkpoints, rounded up to whole rollout batches."""
     keep_step_states: bool = execution(False)
     """Keep every resumable state inside the phase's artefact, so that a run can fork from it."""
+    reference_check_rows: int = execution(4, ge=0)
+    """Cached reference rows that are scored again and compared when a stage first reads the cache;
+    0 trusts it."""
+    reference_memory_share: float = execution(0.25, ge=0, le=1)
+    """The reference stays in main memory between rollout batches when it needs at most this share
+    of it; a larger one is let go after each batch and loaded again."""
     stall_seconds: float = execution(3600.0, ge=0)
     """A stage in which no unit of work (a chunk of prompts, a rollout batch) is finished for so
     long is ended with an error that says where it stood; 0 waits for ever."""

@@ -1,22 +1,46 @@
 """Read-through access to the reference's log-probs."""
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import torch
 
 from grpo_core.config import RunConfig
+from grpo_core.errors import CacheStaleError
+from grpo_core.models.fixed_scoring import score_fixed
 from grpo_core.models.head import Head, check_head
 from grpo_core.models.load import load_policy
 from grpo_core.models.scoring import score
 from grpo_core.planning.externals import model_directory
+from grpo_core.policy.origins import RefOrigin, Scorer
 from grpo_core.policy.runtime import pick_device
-from grpo_core.store.ref_cache import Fingerprint, RefLogprobCache, RefRow
+from grpo_core.seeds import generator
+from grpo_core.store.ref_cache import RefLogprobCache
+from grpo_core.store.ref_rows import Fingerprint, Logprobs, RefRow
 
-Logprobs = npt.NDArray[np.float32]
+_TOLERANCE_NATS = {"float32": 1e-3}
+_HALF_TOLERANCE_NATS = 0.25
+"""Largest difference of a token's log-prob between two machines, by the model's dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefRead:
+    """Reference log-probs of the rows that were asked for, in their order.
+
+    Args:
+        logprobs: fp32 [T] of each row.
+        origins: Where each came from.
+        seconds: What each took: its share of the look-up, or of loading and scoring.
+    """
+
+    logprobs: list[Logprobs]
+    origins: list[RefOrigin]
+    seconds: list[float]
 
 
 @dataclass
@@ -26,18 +50,21 @@ class Reference:
     Args:
         config: The resolved configuration.
         cache: Where its log-probs are kept.
+        scorer: Who asks.
     """
 
     config: RunConfig
     cache: RefLogprobCache
+    scorer: Scorer
     hits: int = 0
     misses: int = 0
     _loaded: tuple[Any, Head] | None = field(default=None, repr=False)
-    _last: tuple[tuple[str, ...], list[Logprobs]] = field(default=((), []), repr=False)
+    _is_proven: bool = field(default=False, repr=False)
+    _last: tuple[tuple[str, ...], RefRead] = field(default=((), RefRead([], [], [])), repr=False)
 
     @classmethod
     def open(
-        cls, config: RunConfig, lake_root: Path, *, weights: str, tokenizer: str
+        cls, config: RunConfig, lake_root: Path, *, weights: str, tokenizer: str, scorer: Scorer
     ) -> "Reference":
         """The reference of a run.
 
@@ -46,6 +73,7 @@ class Reference:
             lake_root: Root of the lake.
             weights: Digest of the reference's weights.
             tokenizer: Digest of the tokenizer.
+            scorer: Who asks.
         """
         fingerprint = Fingerprint(
             weights=weights,
@@ -53,36 +81,96 @@ class Reference:
             dtype=config.model.dtype,
             attention=config.model.attention,
         )
-        return cls(config, RefLogprobCache(lake_root / "ref_logprobs", fingerprint))
+        return cls(config, RefLogprobCache(lake_root / "ref_logprobs", fingerprint), scorer)
 
-    def logprobs(self, rows: Sequence[RefRow]) -> list[Logprobs]:
-        """Log-probs [T] of each row, from the cache or computed and appended.
+    def read(self, rows: Sequence[RefRow]) -> RefRead:
+        """Log-probs of each row, from the cache or computed and appended.
 
-        The rows are one work unit. When any row is missing the whole unit is scored and used, so
-        that a partly filled cache gives the bits of an empty one. Asking for the same
-        unit again at once is answered from memory and counts nothing.
+        The bits of a row do not depend on what else is asked for, so only missing rows are scored.
+        Asking for the same rows again at once is answered from memory and counts nothing.
+
+        Raises:
+            CacheStaleError: A sample of the cached rows is not what the reference says.
         """
         keys = tuple(row.key for row in rows)
         if keys != self._last[0]:
             self._last = (keys, self._read_through(rows))
         return self._last[1]
 
-    def _read_through(self, rows: Sequence[RefRow]) -> list[Logprobs]:
-        cached = self.cache.get_many(rows)
-        missing = [n for n, values in enumerate(cached) if values is None]
-        self.hits += len(rows) - len(missing)
-        self.misses += len(missing)
-        if not missing:
-            return [values for values in cached if values is not None]
-        scored = score_unit(*self._load(), rows, self.config)
-        self.cache.put_many([rows[n] for n in missing], [scored[n] for n in missing])
-        return scored
-
     def release(self) -> None:
-        """Let the model go; the next miss loads it again."""
-        self._loaded = None
+        """Let the model go, out of the GPU at least; the next miss takes it up again.
+
+        It stays in main memory when it needs no more than `execution.reference_memory_share`.
+        """
+        if self._loaded is None:
+            return
+        model, head = self._loaded
+        share = self.config.execution.reference_memory_share
+        if _model_bytes(model) > share * _memory_bytes():
+            self._loaded = None
+        elif next(model.parameters()).device.type != "cpu":
+            self._loaded = (model.to("cpu"), head)
+
+    def _read_through(self, rows: Sequence[RefRow]) -> RefRead:
+        started = time.perf_counter()
+        cached = self.cache.read(rows)
+        missing = [n for n, values in enumerate(cached.logprobs) if values is None]
+        found = [n for n, values in enumerate(cached.logprobs) if values is not None]
+        looked_up = time.perf_counter()
+        if found and not self._is_proven:
+            self._prove(rows, cached.logprobs, found)
+        fresh = dict(zip(missing, self._score([rows[n] for n in missing]), strict=True))
+        if missing:
+            self.cache.put_many(
+                [rows[n] for n in missing], list(fresh.values()), scored_by=self.scorer.signature
+            )
+        self._is_proven = True
+        self.hits += len(found)
+        self.misses += len(missing)
+        look_up = (looked_up - started) / max(len(rows), 1)
+        scoring = (time.perf_counter() - looked_up) / max(len(missing), 1)
+        origins = [
+            RefOrigin.SCORED if n in fresh else self.scorer.origin_of(writer)
+            for n, writer in enumerate(cached.scored_by)
+        ]
+        logprobs = [
+            fresh[n] if values is None else values for n, values in enumerate(cached.logprobs)
+        ]
+        seconds = [look_up + scoring * (n in fresh) for n in range(len(rows))]
+        return RefRead(logprobs, origins, seconds)
+
+    def _prove(
+        self, rows: Sequence[RefRow], cached: Sequence[Logprobs | None], found: Sequence[int]
+    ) -> None:
+        """Score a seeded sample of cached rows anew and refuse a cache that says otherwise."""
+        count = min(self.config.execution.reference_check_rows, len(found))
+        rng = generator(self.config.seed_of("train"), "prove", rows[found[0]].key)
+        sample = [found[n] for n in rng.choice(len(found), size=count, replace=False)]
+        for n, scored in zip(sample, self._score([rows[n] for n in sample]), strict=True):
+            values = cached[n]
+            if values is None or not values.size:
+                continue
+            difference = np.abs(values - scored)
+            token = int(difference.argmax())
+            tolerance = _TOLERANCE_NATS.get(self.config.model.dtype, _HALF_TOLERANCE_NATS)
+            if not difference[token] <= tolerance:
+                raise CacheStaleError(
+                    f"{self.cache.directory}: row {rows[n].key}, token {token}: the cache says "
+                    f"{values[token]:.6f} nats, the reference {scored[token]:.6f}; expected "
+                    f"within {tolerance}",
+                    hint="the cached rows were made by other code or rounded; remove the "
+                    "directory and its rows are computed again",
+                )
+
+    def _score(self, rows: Sequence[RefRow]) -> list[Logprobs]:
+        if not rows:
+            return []
+        model, head = self._load()
+        pairs = [(row.prompt_token_ids, row.completion_token_ids) for row in rows]
+        return score_fixed(model, pairs, [row.temperature for row in rows], head)
 
     def _load(self) -> tuple[Any, Head]:
+        device = pick_device(self.config)
         if self._loaded is None:
             config = self.config.model
             model = load_policy(
@@ -90,9 +178,11 @@ class Reference:
                 dtype=config.dtype,
                 attention=config.attention,
                 trust_remote_code=config.trust_remote_code,
-                device=pick_device(self.config),
+                device=device,
             )
             self._loaded = (model, check_head(model))
+        else:
+            self._loaded[0].to(device)
         return self._loaded
 
 
@@ -120,3 +210,12 @@ def score_unit(model: Any, head: Head, rows: Sequence[RefRow], config: RunConfig
     for position, values in zip(order, scored, strict=True):
         results[position] = values
     return results
+
+
+def _model_bytes(model: torch.nn.Module) -> int:
+    tensors = [*model.parameters(), *model.buffers()]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.planning.graph import Node
+from grpo_core.policy.origins import Scorer
 from grpo_core.stages.alerts import Alert
 from grpo_core.stages.stopping import asked_to_stop, stop_if_asked
 from grpo_core.stages.unit_watch import UnitWatch
@@ -33,10 +34,18 @@ class Timed:
 
 @dataclass
 class Timings:
-    """Where seconds and tokens of one artefact went, by part."""
+    """Where seconds and tokens of one artefact went, by part.
 
-    seconds: dict[str, float] = field(default_factory=dict)
-    tokens: dict[str, int] = field(default_factory=dict)
+    Args:
+        partial: Keeps them in case that the attempt is killed; earlier attempts' are taken over.
+    """
+
+    partial: Partial
+    total_tokens: int = 0
+    """Tokens that this attempt generated."""
+
+    def __post_init__(self) -> None:
+        self.seconds, self.tokens = self.partial.read_timings()
 
     @contextmanager
     def part(self, name: str) -> Iterator[Timed]:
@@ -48,11 +57,8 @@ class Timings:
             elapsed = time.perf_counter() - started
             self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
             self.tokens[name] = self.tokens.get(name, 0) + timed.tokens
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens generated in all parts."""
-        return sum(self.tokens.values())
+            self.total_tokens += timed.tokens
+            self.partial.write_timings(self.seconds, self.tokens)
 
     def table(self) -> pa.Table:
         """The side table `timings`."""
@@ -79,6 +85,8 @@ class MakeContext:
         progress: Where to report.
         timings: Where seconds and tokens are counted.
         run: Name of the run.
+        attempt: Its attempt.
+        is_forced: The artefact is made again although it was there.
         fork: The fork record of the attempt, when the run starts from another run's state.
         watch: Hears of every finished unit.
     """
@@ -92,6 +100,8 @@ class MakeContext:
     progress: ProgressLog
     timings: Timings
     run: str
+    attempt: int
+    is_forced: bool
     fork: Mapping[str, Any] | None
     watch: UnitWatch
 
@@ -99,6 +109,11 @@ class MakeContext:
     def is_asked_to_stop(self) -> bool:
         """Whether the next `report` may end the work; what should survive is saved before it."""
         return asked_to_stop(self.progress.path.parent) is not None
+
+    @property
+    def scorer(self) -> Scorer:
+        """Who asks for reference log-probs."""
+        return Scorer(self.run, self.attempt, self.node.label, self.key, self.is_forced)
 
     def report(
         self, done: int, total: int, unit: str, figures: dict[str, float] | None = None

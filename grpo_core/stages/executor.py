@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from grpo_core.errors import ArtifactError, GrpoError, RunStoppedError, StageInputError
 from grpo_core.planning.graph import Graph, Node
@@ -53,11 +54,24 @@ def run_stage(directory: Path, stage: StageName) -> StageResult:
     graph = session.graph()
     resolver = Resolver(session.lake, graph, session.records.pins())
     _require_inputs(graph, stage, resolver)
+    before = session.records.pins()
     try:
         results = tuple(_settle(session, resolver, node) for node in graph.of_stage(stage))
     finally:
-        write_lake_database(session.lake.catalog(), session.lake.database)
+        _refresh_database(session, before)
     return StageResult(stage=stage, nodes=results)
+
+
+def _refresh_database(session: RunSession, before: Mapping[str, Mapping[str, Any]]) -> None:
+    """Rebuild `lake.duckdb` when the stage published or pinned something that it does not show."""
+    lake = session.lake
+    is_same = _content(session.records.pins()) == _content(before)
+    if not (is_same and lake.database.is_file()):
+        write_lake_database(lake.catalog(), lake.database)
+
+
+def _content(pins: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {label: f"{node['key']} {node['content']}" for label, node in pins.items()}
 
 
 def _require_inputs(graph: Graph, stage: StageName, resolver: Resolver) -> None:
@@ -201,8 +215,11 @@ def _placed(watch: UnitWatch) -> Iterator[None]:
 
 
 def _make(session: RunSession, resolver: Resolver, node: Node, key: str) -> tuple[Artifact, int]:
-    lake, timings = session.lake, Timings()
+    lake = session.lake
     partial = lake.partial(node.stage, key)
+    partial.claim(session.run)
+    timings = Timings(partial)
+    spent_before = sum(timings.seconds.values())
     watch = UnitWatch(node.label, session.config.execution.stall_seconds, session.log)
     context = MakeContext(
         config=session.config,
@@ -214,6 +231,8 @@ def _make(session: RunSession, resolver: Resolver, node: Node, key: str) -> tupl
         progress=session.progress,
         timings=timings,
         run=session.run,
+        attempt=session.attempt,
+        is_forced=node.stage in session.forced,
         fork=session.request["fork"],
         watch=watch,
     )
@@ -231,8 +250,8 @@ def _make(session: RunSession, resolver: Resolver, node: Node, key: str) -> tupl
                 side_directories=made.side_directories,
                 aspects=made.aspects,
                 figures=made.figures,
-                seconds=time.perf_counter() - started,
-                tokens=timings.total_tokens,
+                seconds=spent_before + time.perf_counter() - started,
+                tokens=sum(timings.tokens.values()),
             )
         )
     partial.remove()

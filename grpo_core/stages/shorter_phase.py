@@ -29,7 +29,7 @@ def adopt_shorter_phase(context: MakeContext, first_step: int) -> None:
     last_step = first_step + steps
     for batch in range(steps // per_batch):
         low = first_step + batch * per_batch
-        for table in ("rollouts", "steps", "events"):
+        for table in ("rollouts", "steps", "events", "ref_reads"):
             rows = shorter.table(table)
             number = rows.column("step").to_numpy()
             unit = rows.filter(pa.array((number > low) & (number <= low + per_batch)))

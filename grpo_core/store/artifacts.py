@@ -159,7 +159,7 @@ class ArtifactStore:
             target = self.key_directory(draft.stage, draft.key)
             target.mkdir(parents=True, exist_ok=True)
             final = target / str(manifest["content"])[:CONTENT_CHARACTERS]
-            self._settle(staging, final)
+            self.settle(staging, final)
             write_text(target / CURRENT, final.name + "\n")
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -170,17 +170,21 @@ class ArtifactStore:
         for name, facts in artifact.manifest["files"].items():
             self.digests.record(artifact.path / name, facts["sha256"])
 
-    def _settle(self, staging: Path, final: Path) -> None:
-        """Rename the staged directory to its place, moving a damaged namesake to the trash."""
+    def settle(self, staging: Path, final: Path) -> bool:
+        """Rename a staged directory to its place, moving a damaged namesake to the trash.
+
+        Returns whether it was not there yet.
+        """
         if final.exists():
             try:
                 check_files(read_artifact(final), self.digests)
             except ArtifactError:
                 self.discard(final)
             else:
-                return
+                return False
         os.rename(staging, final)
         fsync_directory(final.parent)
+        return True
 
     def discard(self, path: Path) -> None:
         """Move a directory to the trash; gc empties it."""
@@ -261,6 +265,11 @@ def read_artifact(path: Path) -> Artifact:
     Raises:
         ArtifactError: No manifest, or one that is not JSON.
     """
+    if path.is_symlink():
+        raise ArtifactError(
+            f"{path} is a symbolic link, expected a directory",
+            hint="run the stage again: an artefact out of the lake is not used",
+        )
     try:
         return Artifact(path, read_json(path / MANIFEST))
     except (OSError, ValueError) as error:
@@ -279,6 +288,8 @@ def check_files(artifact: Artifact, digests: FileDigests | None) -> None:
     for name, expected in artifact.manifest["files"].items():
         path = artifact.path / name
         hint = "run the stage again: a damaged artefact is recomputed"
+        if path.is_symlink() or not path.resolve().is_relative_to(artifact.path.resolve()):
+            raise ArtifactError(f"{path} is a symbolic link, expected a file", hint=hint)
         if not path.is_file():
             raise ArtifactError(f"{path} is missing", hint=hint)
         if path.stat().st_size != expected["bytes"]:

@@ -81,9 +81,11 @@ class Catalog:
         damaged: Artefacts left out.
         run_artifacts: Who used what; the latest attempt of a run lists all its nodes.
         live_files: Table name (`rollouts`, `steps`, `events`) → unit files of phases in progress.
+        ref_parts: Parts of the reference caches.
     """
 
     entries: tuple[CatalogEntry, ...]
     damaged: tuple[DamagedEntry, ...]
     run_artifacts: tuple[RunArtifact, ...]
     live_files: dict[str, tuple[Path, ...]]
+    ref_parts: tuple[Path, ...] = ()

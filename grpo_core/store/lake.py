@@ -9,7 +9,9 @@ from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read_artifact
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
 from grpo_core.store.files import FileDigests, glob_stable, read_json
-from grpo_core.store.partials import Partial
+from grpo_core.store.partials import Partial, worker
+from grpo_core.store.ref_merges import list_parts
+from grpo_core.store.ref_parts import ends_as_parquet
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LIVE_TABLES = ("rollouts", "steps", "events")
@@ -90,7 +92,13 @@ class Lake:
         damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
             self._add_entry(path, wanted, entries, damaged)
-        return Catalog(tuple(entries), tuple(damaged), tuple(rows), self._live_files())
+        return Catalog(
+            entries=tuple(entries),
+            damaged=tuple(damaged),
+            run_artifacts=tuple(rows),
+            live_files=self._live_files(run),
+            ref_parts=tuple(self._ref_parts()),
+        )
 
     def _generation_paths(self, rows: list[RunArtifact] | None) -> list[Path]:
         if rows is None:
@@ -131,11 +139,27 @@ class Lake:
         ]
         return rows + carried
 
-    def _live_files(self) -> dict[str, tuple[Path, ...]]:
-        return {
-            table: tuple(glob_stable(self.root / "partial", f"*/*/{table}/unit-*.parquet"))
+    def _live_files(self, run: str | None) -> dict[str, tuple[Path, ...]]:
+        files = {
+            table: glob_stable(self.root / "partial", f"*/*/{table}/unit-*.parquet")
             for table in _LIVE_TABLES
         }
+        return {
+            table: tuple(path for path in paths if run in (None, worker(path.parents[1])))
+            for table, paths in files.items()
+        }
+
+    def _ref_parts(self) -> Iterator[Path]:
+        """Parts of the reference caches that end as Parquet files do; a torn one is left out."""
+        for directory in self.ref_caches():
+            for name in list_parts(directory):
+                path = directory / f"{name}.parquet"
+                if ends_as_parquet(path):
+                    yield path
+
+    def ref_caches(self) -> list[Path]:
+        """Directories of the reference caches."""
+        return sorted(path.parent for path in self.root.glob("ref_logprobs/*/fingerprint.json"))
 
 
 def _entry(artifact: Artifact, stage: str) -> CatalogEntry:

@@ -1,5 +1,6 @@
-"""`grpo lake verify` and `grpo lake gc`."""
+"""`grpo lake verify`, `gc` and `compact`."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,9 +10,30 @@ from pathlib import Path
 from grpo_core.errors import ArtifactError
 from grpo_core.store.artifacts import check_files, read_artifact
 from grpo_core.store.catalog import DamagedEntry
+from grpo_core.store.exchange import open_cache, row_keys
 from grpo_core.store.files import FileDigests
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.ref_merges import list_parts, read_replaced
+from grpo_core.store.ref_parts import check_part
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+"""Names that a killed writer leaves behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was hashed anew.
+
+    Args:
+        num_artifacts: Generations.
+        num_parts: Parts of reference caches.
+        damaged: What is damaged, torn or missing.
+    """
+
+    num_artifacts: int
+    num_parts: int
+    damaged: list[DamagedEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +41,7 @@ class Garbage:
     """Something that no run points to.
 
     Args:
-        path: Directory, relative to the lake's root.
+        path: File or directory, relative to the lake's root.
         num_bytes: Its size.
     """
 
@@ -41,27 +63,45 @@ def no_run_active(lake: Lake) -> Iterator[None]:
         yield
 
 
-def verify(lake: Lake) -> tuple[int, list[DamagedEntry]]:
-    """Hash every file of every artefact anew; returns how many artefacts and which are damaged."""
-    damaged, count = [], 0
-    for path in lake.generations():
-        count += 1
+def verify(lake: Lake) -> Verified:
+    """Hash every file of every artefact anew and decode every part of the reference caches."""
+    damaged, paths = [], list(lake.generations())
+    for path in paths:
         try:
             check_files(read_artifact(path), FileDigests(None))
         except ArtifactError as error:
-            relative = str(path.relative_to(lake.root))
-            stage, key = path.parent.parent.name, path.parent.name
-            damaged.append(DamagedEntry(stage, key, relative, error.message))
-    return count, damaged
+            damaged.append(_damaged(lake, path, path.parent.parent.name, path.parent.name, error))
+    for stage, key, content in sorted(_pinned(lake)):
+        path = lake.store.key_directory(stage, key) / content
+        if not path.is_dir():
+            damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
+    num_parts = 0
+    for directory in lake.ref_caches():
+        names = {*list_parts(directory), *_indexed(directory)}
+        num_parts += len(names)
+        for name in sorted(names):
+            try:
+                check_part(directory, name, open_cache(directory).fingerprint.digest)
+            except (ArtifactError, FileNotFoundError) as error:
+                path = directory / f"{name}.parquet"
+                damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
+    return Verified(len(paths), num_parts, damaged)
 
 
 def find_garbage(lake: Lake) -> list[Garbage]:
-    """Generations that no run pins, staged leftovers and trash; work in progress is kept."""
-    catalog = lake.catalog()
-    pinned = {(row.key, row.content[:12]) for row in catalog.run_artifacts}
+    """What no run pins, and what killed writers left; work in progress is kept.
+
+    A reference cache goes when no run was trained with any of its rows and nothing is in progress.
+    """
+    pinned = {(key, content) for _, key, content in _pinned(lake)}
     paths = [path for path in lake.generations() if (path.parent.name, path.name) not in pinned]
     for name in (".trash", ".staging"):
         paths += sorted((lake.root / name).glob("*"))
+    paths += _unused_caches(lake)
+    for directory in lake.ref_caches():
+        paths += sorted(directory.glob("damaged-*"))
+        paths += [path for name in read_replaced(directory) for path in directory.glob(f"{name}.*")]
+    paths += _temporaries(lake)
     return [Garbage(path.relative_to(lake.root), _size(path)) for path in paths]
 
 
@@ -69,10 +109,57 @@ def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
     """Remove what `find_garbage` found, and key directories that became empty."""
     for item in garbage:
         path = lake.root / item.path
-        shutil.rmtree(path, ignore_errors=False)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=False)
+        else:
+            path.unlink(missing_ok=True)
         parent = path.parent
         if parent.parent.parent.name == "artifacts" and not any(_generations(parent)):
             shutil.rmtree(parent)
+
+
+def compact(lake: Lake) -> list[tuple[str, int, int]]:
+    """Merge the parts of every reference cache; (fingerprint, parts before, parts after)."""
+    return [(path.name, *open_cache(path).compact()) for path in lake.ref_caches()]
+
+
+def _pinned(lake: Lake) -> set[tuple[str, str, str]]:
+    """(stage, key, name of the generation) of everything that an attempt of a run used."""
+    return {(row.stage, row.key, row.content[:12]) for row in lake.catalog().run_artifacts}
+
+
+def _unused_caches(lake: Lake) -> list[Path]:
+    if any((lake.root / "partial").glob("*/*/")):
+        return []
+    there = [
+        (stage, key, content)
+        for stage, key, content in _pinned(lake)
+        if (lake.store.key_directory(stage, key) / content).is_dir()
+    ]
+    keys = row_keys(lake, there)
+    return [path for path in lake.ref_caches() if not open_cache(path).take(keys)[0]]
+
+
+def _temporaries(lake: Lake) -> list[Path]:
+    places = ("artifacts/*/*", "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
+    return sorted(
+        path
+        for place in places
+        for path in lake.root.glob(f"{place}/.*")
+        if path.is_file() and _TEMPORARY.fullmatch(path.name)
+    )
+
+
+def _indexed(directory: Path) -> set[str]:
+    """Parts that an index says there are; one without its part was deleted."""
+    replaced = read_replaced(directory)
+    names = {path.name.removesuffix(".index.npy") for path in directory.glob("part-*.index.npy")}
+    return names - set(replaced)
+
+
+def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
+    reason = error.message if isinstance(error, ArtifactError) else f"{path} is missing"
+    return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
 
 
 def _generations(key_directory: Path) -> Iterator[Path]:
@@ -80,4 +167,5 @@ def _generations(key_directory: Path) -> Iterator[Path]:
 
 
 def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -77,7 +77,7 @@ def read_parts(
     schema = pa.schema([spec.schema.field(name) for name in names])
     if not tables:
         return schema.empty_table()
-    return pa.concat_tables(tables).replace_schema_metadata(None).cast(schema)
+    return pa.concat_tables(tables).replace_schema_metadata(None).select(names).cast(schema)
 
 
 def _read_part(
@@ -86,12 +86,31 @@ def _read_part(
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_footer(path, file.metadata.metadata or {}, spec, key=key, part=part)
-            return file.read(columns=list(columns) if columns is not None else None)
+            wanted = list(columns) if columns is not None else spec.schema.names
+            there = [name for name in wanted if name in file.schema_arrow.names]
+            return _with_later_columns(path, file.read(columns=there), wanted, spec)
     except (pa.ArrowException, OSError) as error:
         raise ArtifactError(
             f"{path} cannot be read as {spec.name}: {error}",
             hint="run the stage again: a damaged artefact is recomputed",
         ) from error
+
+
+def _with_later_columns(
+    path: Path, table: pa.Table, wanted: Sequence[str], spec: TableSpec
+) -> pa.Table:
+    """Null in columns that a later schema added; one that has no null needs the row made again."""
+    for name in wanted:
+        if name in table.column_names:
+            continue
+        field = spec.schema.field(name)
+        if not field.nullable:
+            raise ArtifactError(
+                f"{path} was written before {spec.name} had the column {name}, which holds no null",
+                hint="run its stage with --force: artefacts are never migrated silently",
+            )
+        table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table
 
 
 def _check_footer(
@@ -100,6 +119,12 @@ def _check_footer(
     expected: dict[str, Any] = {"grpo.table": spec.name}
     if key is not None:
         expected |= {"grpo.key": key, "grpo.part": str(part)}
+    version = int(footer.get(b"grpo.schema_version", b"0"))
+    if version > SCHEMA_VERSION:
+        raise ArtifactError(
+            f"{path} has schema version {version}, this release reads up to {SCHEMA_VERSION}",
+            hint="use the release that wrote it, or a later one",
+        )
     for name, value in expected.items():
         got = footer.get(name.encode(), b"").decode()
         if got != value:

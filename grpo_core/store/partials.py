@@ -3,6 +3,8 @@
 ```
 partial/<stage>/<key>/<table>/unit-000012.parquet
 partial/<stage>/<key>/state-000012/                 a resumable training state
+partial/<stage>/<key>/timings.json                  seconds and tokens spent so far
+partial/<stage>/<key>.run                           run that works on the key
 ```
 
 A unit file is complete or absent (temporary name, fsync, rename), so nothing appears twice: the
@@ -12,16 +14,25 @@ next run redoes whole units only.
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.content import conform
-from grpo_core.store.files import fsync_directory, fsync_file, link_or_copy
+from grpo_core.store.files import (
+    fsync_directory,
+    fsync_file,
+    link_or_copy,
+    read_json,
+    write_json,
+    write_text,
+)
 from grpo_core.store.parquet import read_parts, write_part
 from grpo_core.store.schemas import TABLES
+
+_WORKER, _TIMINGS = ".run", "timings.json"
 
 
 class Partial:
@@ -35,6 +46,10 @@ class Partial:
     def __init__(self, directory: Path, key: str) -> None:
         self.directory = directory
         self.key = key
+
+    def claim(self, run: str) -> None:
+        """Note who works here, for views of phases in progress."""
+        write_text(self.directory.with_suffix(_WORKER), run + "\n")
 
     def units(self, table: str) -> list[int]:
         """Numbers of the complete units, ascending."""
@@ -64,9 +79,9 @@ class Partial:
         spec = TABLES[table]
         write_part(self.unit_path(table, unit), conform(rows, spec), spec, key=self.key, part=unit)
 
-    def read(self, table: str, unit: int) -> pa.Table:
-        """Read one unit."""
-        return read_parts([self.unit_path(table, unit)], TABLES[table])
+    def read(self, table: str, unit: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read one unit, or some of its columns."""
+        return read_parts([self.unit_path(table, unit)], TABLES[table], columns=columns)
 
     def read_all(self, table: str) -> pa.Table:
         """Read every unit, in order."""
@@ -107,6 +122,16 @@ class Partial:
             if path.is_dir()
         }
 
+    def write_timings(self, seconds: Mapping[str, float], tokens: Mapping[str, int]) -> None:
+        """Keep what was spent so far, so that a killed attempt's share is not lost."""
+        write_json(self.directory / _TIMINGS, {"seconds": dict(seconds), "tokens": dict(tokens)})
+
+    def read_timings(self) -> tuple[dict[str, float], dict[str, int]]:
+        """Seconds and tokens by part that earlier attempts spent; none when there are none."""
+        path = self.directory / _TIMINGS
+        record = read_json(path) if path.is_file() else {"seconds": {}, "tokens": {}}
+        return record["seconds"], record["tokens"]
+
     def exists(self) -> bool:
         """Whether any work was left."""
         return self.directory.is_dir() and any(self.directory.iterdir())
@@ -114,3 +139,10 @@ class Partial:
     def remove(self) -> None:
         """Drop the work in progress, after publishing or before a forced start."""
         shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.with_suffix(_WORKER).unlink(missing_ok=True)
+
+
+def worker(directory: Path) -> str | None:
+    """Name of the run that worked last in a partial directory."""
+    path = directory.with_suffix(_WORKER)
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None

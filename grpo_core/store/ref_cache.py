@@ -1,90 +1,76 @@
 """Reference log-probs in fp32, computed once for exact token ids and temperature.
 
 ```
-ref_logprobs/<fingerprint>/fingerprint.json      what the log-probs were computed with
-ref_logprobs/<fingerprint>/part-<id>.parquet     row_key, logprobs list<float32>; immutable
-ref_logprobs/<fingerprint>/part-<id>.index.npy   sorted key halves and row numbers of the part
+ref_logprobs/<fingerprint>/fingerprint.json    what the log-probs were computed with
+ref_logprobs/<fingerprint>/part-….parquet      rows; immutable, see `ref_parts`
+ref_logprobs/<fingerprint>/part-….index.npy    key index of the part
+ref_logprobs/<fingerprint>/merging.json        parts that a merge is replacing, while it does
+ref_logprobs/<fingerprint>/replaced.json       parts that were replaced: unread, removed later
 ```
 
-Appending takes the cache's lock, drops rows that appeared meanwhile and renames a part into
-place; its index is renamed before it, so a part without an index never exists. Log-probs lie in
-byte-stream-split columns because their mantissas are noise to any other encoding.
+Appending takes the cache's lock, drops rows that appeared meanwhile and renames a part into place.
+Eight parts of one size become one, so that files stay large; readers need no lock, because parts
+that were replaced stay for ten minutes, and a reader that finds one gone looks again.
 """
 
-import hashlib
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from grpo_core.errors import ArtifactError, CacheStaleError, DataContractError
-from grpo_core.store.canonical import canonical_json, sha256_json
-from grpo_core.store.files import read_json, write_atomically, write_json
+from grpo_core.errors import ArtifactError
+from grpo_core.store.files import write_json
 from grpo_core.store.locks import hold
+from grpo_core.store.ref_merges import finish_merge, list_parts, merge
+from grpo_core.store.ref_parts import (
+    ForeignIndexError,
+    Index,
+    PartRows,
+    build_index,
+    key_halves,
+    load_index,
+    make_tables,
+    read_keys,
+    read_rows,
+    read_whole,
+    search,
+    write_index,
+    write_part,
+)
+from grpo_core.store.ref_rows import (
+    Fingerprint,
+    Logprobs,
+    RefRow,
+    check_fingerprint,
+    check_values,
+)
 
 logger = logging.getLogger(__name__)
 
-CACHE_VERSION = 1
-ROWS_PER_GROUP = 256
-_MAX_LOGPROB = 1e-4
-"""Rounding may lift a log-prob of a certain token a little above 0."""
-
-Logprobs = npt.NDArray[np.float32]
-_INDEX = np.dtype([("high", np.uint64), ("low", np.uint64), ("row", np.int64)])
+MERGED_PARTS = 8
+BYTES_PER_PART = 128 << 20
+"""No merge makes a larger part, so that a merge fits into memory."""
+_TRIES = 5
+"""How often a reader looks again when a merge removes the parts that it is reading."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What reference log-probs depend on besides the row itself.
+class Found:
+    """What the cache has of the rows that were asked for, in their order.
 
     Args:
-        weights: Digest of the reference's weights and config.
-        tokenizer: Digest of tokenizer and template.
-        dtype: Of weights and activations.
-        attention: Attention implementation.
-        version: Version of the scoring code.
+        logprobs: fp32 [T] of each row, None where there is none.
+        scored_by: Who scored each row, empty where there is none.
     """
 
-    weights: str
-    tokenizer: str
-    dtype: str
-    attention: str
-    version: int = CACHE_VERSION
-
-    @property
-    def digest(self) -> str:
-        """Name of the cache's directory, 32 hex digits."""
-        return sha256_json(asdict(self))[:32]
-
-
-@dataclass(frozen=True, slots=True)
-class RefRow:
-    """A completion whose reference log-probs are wanted.
-
-    Args:
-        prompt_token_ids: [P].
-        completion_token_ids: [T].
-        temperature: Divides the logits; log-probs at another temperature are other numbers.
-    """
-
-    prompt_token_ids: tuple[int, ...]
-    completion_token_ids: tuple[int, ...]
-    temperature: float
-
-    @property
-    def key(self) -> str:
-        """Key of the row, 32 hex digits."""
-        hasher = hashlib.sha256(canonical_json(round(self.temperature, 6)).encode())
-        for ids in (self.prompt_token_ids, self.completion_token_ids):
-            hasher.update(len(ids).to_bytes(8, "little"))
-            hasher.update(np.asarray(ids, dtype="<i4").tobytes())
-        return hasher.hexdigest()[:32]
+    logprobs: list[Logprobs | None]
+    scored_by: list[str]
 
 
 class RefLogprobCache:
@@ -101,7 +87,8 @@ class RefLogprobCache:
     def __init__(self, root: Path, fingerprint: Fingerprint) -> None:
         self.fingerprint = fingerprint
         self.directory = root / fingerprint.digest
-        self._indices: dict[str, npt.NDArray[np.void]] = {}
+        self._indices: dict[str, Index] = {}
+        self._unusable: set[str] = set()
         self._claim()
 
     def get(
@@ -111,8 +98,7 @@ class RefLogprobCache:
         temperature: float,
     ) -> Logprobs | None:
         """Log-probs [T] of one completion, or None."""
-        row = RefRow(tuple(prompt_token_ids), tuple(completion_token_ids), temperature)
-        return self.get_many([row])[0]
+        return self.get_many([RefRow(prompt_token_ids, completion_token_ids, temperature)])[0]
 
     def put(
         self,
@@ -122,174 +108,238 @@ class RefLogprobCache:
         logprobs: Logprobs,
     ) -> None:
         """Append log-probs [T] of one completion, unless they are there."""
-        row = RefRow(tuple(prompt_token_ids), tuple(completion_token_ids), temperature)
-        self.put_many([row], [logprobs])
+        self.put_many([RefRow(prompt_token_ids, completion_token_ids, temperature)], [logprobs])
 
     def get_many(self, rows: Sequence[RefRow]) -> list[Logprobs | None]:
-        """Log-probs of each row in order, None where the cache has none.
+        """Log-probs of each row in order, None where the cache has none."""
+        return self.read(rows).logprobs
 
-        Raises:
-            ArtifactError: A part cannot be read, or holds another length than its key says.
-        """
-        keys = [row.key for row in rows]
-        found: dict[str, Logprobs] = {}
-        for part, index in list(self._load_indices().items()):
-            wanted = sorted(set(keys) - found.keys())
-            if not wanted:
-                break
-            positions = _search(index, wanted)
-            if positions:
-                found |= self._read_or_set_aside(part, positions)
-        results = [found.get(key) for key in keys]
-        for row, logprobs in zip(rows, results, strict=True):
+    def read(self, rows: Sequence[RefRow]) -> Found:
+        """Log-probs of each row and who scored them; a damaged part counts as not there."""
+        found = self._retried(lambda: self._read([row.key for row in rows]))
+        for row, logprobs in zip(rows, found.logprobs, strict=True):
             if logprobs is not None and logprobs.size != len(row.completion_token_ids):
                 raise ArtifactError(
                     f"{self.directory}: row {row.key} has {logprobs.size} log-probs, expected "
                     f"{len(row.completion_token_ids)}",
                     hint="remove the cache directory; it is computed again",
                 )
-        return results
+        return found
 
-    def put_many(self, rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> int:
+    def put_many(
+        self, rows: Sequence[RefRow], logprobs: Sequence[Logprobs], *, scored_by: str = ""
+    ) -> int:
         """Append what is not there yet, as one part; returns the rows written.
 
+        Args:
+            rows: Rows, in an order in which they will be asked for together.
+            logprobs: fp32 [T] of each row.
+            scored_by: Who scored them; comes back with each row.
+
         Raises:
-            DataContractError: Wrong dtype or length, not finite, or above 0.
+            DataContractError: Wrong dtype or length, not finite, above 0, or rounded to bf16.
         """
-        for row, values in zip(rows, logprobs, strict=True):
-            _check_values(row, values)
-        fresh = {row.key: values for row, values in zip(rows, logprobs, strict=True)}
-        with hold(self.directory / ".lock", "append of reference log-probs"):
-            known = self._load_indices()
-            for index in known.values():
-                for key in _search(index, sorted(fresh)):
-                    del fresh[key]
+        check_values(rows, logprobs)
+        return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows))
+
+    def take(self, keys: Sequence[str]) -> tuple[list[str], Found]:
+        """The rows that are there, with their keys; for `absorb` on another machine."""
+        found = self._retried(lambda: self._read(keys)) if keys else Found([], [])
+        there = [n for n, values in enumerate(found.logprobs) if values is not None]
+        return [keys[n] for n in there], Found(
+            [found.logprobs[n] for n in there], [found.scored_by[n] for n in there]
+        )
+
+    def absorb(
+        self, keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+    ) -> int:
+        """Append rows that were checked before, unless they are there; returns those written."""
+        at = {key: n for n, key in enumerate(keys)}
+        with self._locked("append of reference log-probs"):
+            known = set(self.take(list(at))[0])
+            fresh = [n for key, n in at.items() if key not in known]
             if fresh:
-                self._write_part(fresh)
+                self._append(
+                    make_tables(
+                        [keys[n] for n in fresh],
+                        [logprobs[n] for n in fresh],
+                        [scored_by[n] for n in fresh],
+                    )
+                )
+                self._merge_sizes()
         return len(fresh)
+
+    def compact(self) -> tuple[int, int]:
+        """Merge all parts into as few as possible; returns the numbers before and after."""
+        with self._locked("compaction of reference log-probs"):
+            before = list(self._load_indices())
+            batch: list[str] = []
+            for name in before:
+                if batch and self._bytes([*batch, name]) > BYTES_PER_PART:
+                    self._merge(batch)
+                    batch = []
+                batch.append(name)
+            self._merge(batch)
+            return len(before), len(self._load_indices())
+
+    def keys(self) -> list[str]:
+        """Keys of all rows, in order of writing."""
+        return [
+            key
+            for name in self._load_indices()
+            for key in read_keys(self.directory, name, self.fingerprint.digest)
+        ]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in all parts."""
+        return sum(index.shape[1] for index in self._load_indices().values())
 
     def _claim(self) -> None:
         path = self.directory / "fingerprint.json"
         expected = asdict(self.fingerprint)
         if not path.is_file():
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_json(path, expected)
-        got = read_json(path)
-        if got != expected:
-            changed = sorted(name for name in expected if got.get(name) != expected[name])
-            raise CacheStaleError(
-                f"{self.directory} was made by another reference: {', '.join(changed)} differ",
-                hint="the cache belongs to another model, tokenizer or dtype; remove the directory",
-            )
+            with hold(self.directory / ".lock", "making of a reference cache"):
+                if not path.is_file():
+                    write_json(path, expected)
+        check_fingerprint(path, expected)
 
-    def _load_indices(self) -> dict[str, npt.NDArray[np.void]]:
-        """Part name → its index; reads only the parts that appeared since the last call."""
-        for path in sorted(self.directory.glob("part-*.parquet")):
-            if path.stem not in self._indices:
-                self._load_index(path.stem)
-        return self._indices
-
-    def _load_index(self, part: str) -> None:
-        path = self.directory / f"{part}.index.npy"
-        try:
-            self._indices[part] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            logger.warning("reference log-probs are computed again: %s: %s", path, error)
-            self._set_aside(part)
-
-    def _write_part(self, fresh: dict[str, Logprobs]) -> None:
-        keys = list(fresh)
-        name = f"part-{uuid.uuid4().hex[:16]}"
-        index = np.zeros(len(keys), dtype=_INDEX)
-        index["high"] = [int(key[:16], 16) for key in keys]
-        index["low"] = [int(key[16:], 16) for key in keys]
-        index["row"] = np.arange(len(keys))
-        index.sort(order=["high", "low"])
-        table = pa.table(
-            {
-                "row_key": pa.array(keys, pa.string()),
-                "logprobs": pa.array(list(fresh.values()), pa.list_(pa.float32())),
-            }
-        )
-
-        def write_index(path: Path) -> None:
-            with path.open("wb") as stream:
-                np.save(stream, index, allow_pickle=False)
-
-        def write_rows(path: Path) -> None:
-            pq.write_table(
-                table,
-                path,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=False,
-                column_encoding={"logprobs.list.element": "BYTE_STREAM_SPLIT"},
-                row_group_size=ROWS_PER_GROUP,
-                write_page_checksum=True,
-            )
-
-        write_atomically(self.directory / f"{name}.index.npy", write_index)
-        write_atomically(self.directory / f"{name}.parquet", write_rows)
-
-    def _read_or_set_aside(self, part: str, positions: dict[str, int]) -> dict[str, Logprobs]:
-        """Rows of a part; a damaged part is set aside, so that its rows are computed again."""
-        try:
-            return self._read_rows(part, positions)
-        except ArtifactError as error:
-            logger.warning("reference log-probs are computed again: %s", error.message)
-            self._set_aside(part)
-            return {}
-
-    def _set_aside(self, part: str) -> None:
-        self._indices.pop(part, None)
-        for path in self.directory.glob(f"{part}.*"):
-            path.rename(path.with_name(f"damaged-{path.name}"))
-
-    def _read_rows(self, part: str, positions: dict[str, int]) -> dict[str, Logprobs]:
-        path = self.directory / f"{part}.parquet"
-        groups = sorted({position // ROWS_PER_GROUP for position in positions.values()})
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                table = file.read_row_groups(groups)
-        except (pa.ArrowException, OSError) as error:
-            raise ArtifactError(
-                f"{path} cannot be read: {error}",
-                hint="remove the part and its index; its rows are computed again",
-            ) from error
-        first_row = {group: n * ROWS_PER_GROUP for n, group in enumerate(groups)}
-        keys, column = table.column("row_key"), table.column("logprobs").combine_chunks()
-        found = {}
-        for key, position in positions.items():
-            local = first_row[position // ROWS_PER_GROUP] + position % ROWS_PER_GROUP
-            if keys[local].as_py() != key:
-                raise ArtifactError(f"{path}: the index does not belong to this part")
-            found[key] = column[local].values.to_numpy(zero_copy_only=False)
+    def _read(self, keys: Sequence[str]) -> Found:
+        found = Found([None] * len(keys), [""] * len(keys))
+        missing = np.arange(len(keys))
+        halves = key_halves(keys)
+        for name, index in list(self._load_indices().items()):
+            if not missing.size:
+                break
+            positions = search(index, halves[:, missing])
+            slots = missing[positions >= 0]
+            part = self._read_part(name, [keys[n] for n in slots], positions[positions >= 0])
+            if part is not None:
+                for slot, values, writer in zip(slots, part.logprobs, part.scored_by, strict=True):
+                    found.logprobs[slot], found.scored_by[slot] = values, writer
+                missing = missing[positions < 0]
         return found
 
+    def _read_part(
+        self, name: str, keys: Sequence[str], positions: npt.NDArray[np.int64]
+    ) -> PartRows | None:
+        """Rows of a part; None when it is damaged, and then it is not asked again."""
+        place = (self.directory, name, self.fingerprint.digest)
+        try:
+            try:
+                return read_rows(*place, keys, positions)
+            except ForeignIndexError:
+                self._indices[name] = index = build_index(read_keys(*place))
+                positions = search(index, key_halves(keys))
+                return read_rows(*place, keys, positions) if (positions >= 0).all() else None
+        except ArtifactError as error:
+            self._set_aside(name, error)
+            return None
 
-def _search(index: npt.NDArray[np.void], keys: Sequence[str]) -> dict[str, int]:
-    """Key → row number, for the keys that the index holds."""
-    high = np.array([int(key[:16], 16) for key in keys], dtype=np.uint64)
-    first = np.searchsorted(index["high"], high)
-    found = {}
-    for key, start in zip(keys, first.tolist(), strict=True):
-        low, top, position = int(key[16:], 16), int(key[:16], 16), start
-        while position < len(index) and int(index["high"][position]) == top:
-            if int(index["low"][position]) == low:
-                found[key] = int(index["row"][position])
-            position += 1
-    return found
+    def _load_indices(self) -> dict[str, Index]:
+        """Part name → its index, in order of writing; reads only parts that are new."""
+        names = list_parts(self.directory)
+        known = {name: self._indices[name] for name in names if name in self._indices}
+        for name in names:
+            if name not in known and name not in self._unusable:
+                index = self._index_of(name)
+                if index is not None:
+                    known[name] = index
+        self._indices = dict(sorted(known.items()))
+        return self._indices
+
+    def _index_of(self, name: str) -> Index | None:
+        index = load_index(self.directory, name)
+        if index is not None:
+            return index
+        try:
+            return build_index(read_keys(self.directory, name, self.fingerprint.digest))
+        except ArtifactError as error:
+            self._set_aside(name, error)
+            return None
+
+    def _append(self, tables: Iterable[pa.Table], *, sequence: int | None = None) -> str:
+        numbers = [_sequence(name) for name in self._indices] or [-1]
+        number = max(numbers) + 1 if sequence is None else sequence
+        name = f"part-{number:08d}-{uuid.uuid4().hex[:12]}"
+        self._indices[name] = write_part(self.directory, name, tables, self.fingerprint.digest)
+        return name
+
+    def _merge_sizes(self) -> None:
+        """Merge while some size has eight parts."""
+        while True:
+            sizes: dict[int, list[str]] = {}
+            for name in self._load_indices():
+                sizes.setdefault(_size_class(self._bytes([name])), []).append(name)
+            full = [
+                names[:MERGED_PARTS]
+                for names in sizes.values()
+                if len(names) >= MERGED_PARTS
+                and self._bytes(names[:MERGED_PARTS]) <= BYTES_PER_PART
+            ]
+            if not full:
+                return
+            self._merge(full[0])
+
+    def _merge(self, names: Sequence[str]) -> None:
+        """Replace parts by one with their rows, in their order, each once."""
+        if len(names) < 2:
+            return
+        tables = []
+        for name in names:
+            try:
+                tables.append(read_whole(self.directory, name, self.fingerprint.digest))
+            except ArtifactError as error:
+                self._set_aside(name, error)
+                return
+        table = pa.concat_tables(tables)
+        keys = table.column("row_key").to_pylist()
+        first = {key: n for n, key in reversed(list(enumerate(keys)))}
+        if len(first) < len(keys):
+            table = table.take(sorted(first.values()))
+        number = _sequence(names[0])
+        with merge(self.directory, names):
+            self._append([table], sequence=number)
+        for name in names:
+            self._indices.pop(name, None)
+
+    def _set_aside(self, name: str, error: ArtifactError) -> None:
+        """Never use a damaged part again; its rows are computed again, its bytes are kept."""
+        logger.warning("reference log-probs are computed again: %s", error.message)
+        self._indices.pop(name, None)
+        self._unusable.add(name)
+        for suffix in (".parquet", ".index.npy"):
+            path = self.directory / f"{name}{suffix}"
+            with suppress(OSError):  # a read-only lake keeps it; another reader was faster
+                path.rename(path.with_name(f"damaged-{path.name}"))
+
+    @contextmanager
+    def _locked(self, purpose: str) -> Iterator[None]:
+        """Hold the cache for writing, after tidying up behind a writer that died."""
+        with hold(self.directory / ".lock", purpose):
+            for leftover in self.directory.glob(".part-*"):
+                leftover.unlink(missing_ok=True)
+            finish_merge(self.directory)
+            for name, index in self._load_indices().items():
+                if not (self.directory / f"{name}.index.npy").is_file():
+                    write_index(self.directory, name, index)
+            yield
+
+    def _retried(self, read: Callable[[], Found]) -> Found:
+        """Look again when a part that was listed is gone: a merge has replaced it."""
+        for _ in range(_TRIES - 1):
+            with suppress(FileNotFoundError):
+                return read()
+        return read()
+
+    def _bytes(self, names: Sequence[str]) -> int:
+        return sum((self.directory / f"{name}.parquet").stat().st_size for name in names)
 
 
-def _check_values(row: RefRow, values: Logprobs) -> None:
-    problem = ""
-    if values.dtype != np.float32:
-        problem = f"dtype {values.dtype}, expected float32"
-    elif values.shape != (len(row.completion_token_ids),):
-        problem = f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
-    elif not np.isfinite(values).all():
-        problem = "NaN or infinity"
-    elif values.size and values.max() > _MAX_LOGPROB:
-        problem = f"a log-prob of {values.max():.3g}, above 0"
-    if problem:
-        raise DataContractError(f"reference log-probs of row {row.key}: {problem}")
+def _sequence(name: str) -> int:
+    return int(name.split("-")[1])
+
+
+def _size_class(num_bytes: int) -> int:
+    """Eight parts of one class make one of the next."""
+    return (num_bytes.bit_length() - 1) // 3

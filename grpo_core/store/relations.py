@@ -2,8 +2,9 @@
 
 Small tables `artifact_files`, `run_artifacts`, `damaged`, and one relation `<table>_files` per core
 table over the Parquet files of complete artefacts (`live_<table>_files` over the unit files of
-phases in progress). A relation starts as an empty typed SELECT, so that views over it bind without
-opening a file; `attach_files` then puts the files under it.
+phases in progress, `ref_logprobs_files` over the parts of the reference caches). A relation starts
+as an empty typed SELECT, so that views over it bind without opening a file; `attach_files` then
+puts the files under it.
 """
 
 import os
@@ -15,8 +16,10 @@ import pyarrow as pa
 
 from grpo_core.store.catalog import Catalog
 from grpo_core.store.queries import Query
+from grpo_core.store.ref_parts import SCHEMA as REF_LOGPROBS
 from grpo_core.store.schemas import TABLES
 
+REF_FILES = "ref_logprobs_files"
 LIVE_TABLES = ("rollouts", "steps", "events")
 
 _ARTIFACT_FILES = pa.schema(
@@ -111,6 +114,7 @@ def base_files(catalog: Catalog) -> dict[str, tuple[str, ...]]:
     for table in LIVE_TABLES:
         live = filter(Path.exists, catalog.live_files.get(table, ()))
         files[f"live_{table}_files"] = [os.path.abspath(path) for path in live]
+    files[REF_FILES] = [os.path.abspath(path) for path in catalog.ref_parts]
     return {name: tuple(dict.fromkeys(paths)) for name, paths in files.items()}
 
 
@@ -165,8 +169,9 @@ def attach_files(connection: Any, files: Mapping[str, tuple[str, ...]]) -> None:
 
 def empty_select(base: str) -> str:
     """A SELECT of no rows with the columns of a base relation and `filename`."""
-    spec = TABLES[base.removeprefix("live_").removesuffix("_files")]
-    columns = [f'null::{sql_type(field.type)} as "{field.name}"' for field in spec.schema]
+    table = base.removeprefix("live_").removesuffix("_files")
+    schema = REF_LOGPROBS if base == REF_FILES else TABLES[table].schema
+    columns = [f'null::{sql_type(field.type)} as "{field.name}"' for field in schema]
     return f"select {', '.join(columns)}, null::varchar as filename where false"
 
 

@@ -8,6 +8,7 @@ length, sum, minimum, maximum and non-finite count, so that routine audits never
 
 import pyarrow as pa
 
+from grpo_core.store.side_tables import REF_READS, TIMINGS
 from grpo_core.store.table_spec import (
     CLOCKS,
     TableSpec,
@@ -24,6 +25,7 @@ __all__ = [
     "EVAL_VERDICTS",
     "EVENTS",
     "PROMPTS",
+    "REF_READS",
     "REF_RECEIPTS",
     "ROLLOUTS",
     "SAMPLES",
@@ -37,8 +39,6 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-
-_UTC = pa.timestamp("us", tz="UTC")
 
 PROMPTS = TableSpec(
     name="prompts",
@@ -313,22 +313,6 @@ AUDIT_RESULTS = TableSpec(
     sort=("audit",),
 )
 
-TIMINGS = TableSpec(
-    name="timings",
-    grain="one timed part of the making of an artefact",
-    schema=pa.schema(
-        [
-            required("part", pa.string()),
-            required("seconds", pa.float64()),
-            required("tokens", pa.int64()),
-            required("recorded_at", _UTC),
-            required("host", pa.string()),
-        ]
-    ),
-    sort=("recorded_at", "part"),
-    in_digest=False,
-)
-
 TABLES: dict[str, TableSpec] = {
     spec.name: spec
     for spec in (
@@ -343,6 +327,7 @@ TABLES: dict[str, TableSpec] = {
         EVAL_SAMPLES,
         EVAL_VERDICTS,
         EVENTS,
+        REF_READS,
         AUDIT_RESULTS,
         TIMINGS,
     )

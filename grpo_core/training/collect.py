@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from grpo_core.config import RunConfig
 from grpo_core.objective.presets import ResolvedLoss
-from grpo_core.policy.reference import Logprobs, Reference, score_unit
+from grpo_core.policy.reference import Reference, score_unit
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, sample_request
 from grpo_core.prompts.curriculum import GroupPlan
 from grpo_core.prompts.suffixes import SUFFIXES
@@ -21,7 +21,7 @@ from grpo_core.rewards import Verdict
 from grpo_core.rewards.grader import Grader
 from grpo_core.rewards.rows import Problem, grade_rows, stored_verdict, verdict_columns
 from grpo_core.store.columns import logprob_columns
-from grpo_core.store.ref_cache import RefRow
+from grpo_core.store.ref_rows import Logprobs, RefRow
 from grpo_core.store.schemas import ROLLOUTS
 from grpo_core.training.decide import BatchFacts, Scores, decision_columns
 from grpo_core.training.step_rows import SAMPLED
@@ -131,7 +131,7 @@ class Collector:
         return pa.Table.from_pydict(columns, schema=ROLLOUTS.schema)
 
     def _score(self, columns: Columns, wanted: Sequence[bool], facts: BatchFacts) -> Scores:
-        """Old and reference log-probs of the wanted rows, which form one work unit.
+        """Old and reference log-probs of the wanted rows, whose old ones form one work unit.
 
         Rows of dropped groups carry no term, so they are not scored, unless rewards depend on
         their divergence or the reference has scored them already (persisted samples).
@@ -146,7 +146,7 @@ class Collector:
             )
         ]
         unit = [row for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted]
-        refs = self.reference.logprobs(unit) if self.reference is not None else None
+        refs = self.reference.read(unit).logprobs if self.reference is not None else None
         is_start = facts.step == 1 and self.is_reference_at_start and refs is not None
         old = (
             refs

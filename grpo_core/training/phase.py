@@ -17,19 +17,20 @@ from grpo_core.config import RunConfig
 from grpo_core.config.data import VariantsConfig
 from grpo_core.models.pieces import token_pieces
 from grpo_core.objective.kl_control import next_control
-from grpo_core.policy.reference import Reference
+from grpo_core.policy.reference import Reference, RefRead
 from grpo_core.policy.runtime import PolicyRuntime
 from grpo_core.prompts.curriculum import draw_groups, select_suffixes
 from grpo_core.prompts.suffixes import SUFFIXES
 from grpo_core.rewards.rows import Problem
 from grpo_core.store.partials import Partial
-from grpo_core.store.ref_cache import RefRow
-from grpo_core.store.schemas import EVENTS, STEPS
+from grpo_core.store.ref_rows import RefRow
+from grpo_core.store.schemas import EVENTS, REF_READS, STEPS
 from grpo_core.training.budget_events import budget_events
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
 from grpo_core.training.first_batch import draw_batch_prompts, draw_further_prompts
 from grpo_core.training.groups import filter_key, next_ema_rewards
+from grpo_core.training.ref_reads import hit_rate, reference_fields, step_reads
 from grpo_core.training.refill import SampledBatch, refill_events, sample_batch
 from grpo_core.training.state import TrainerState, save_state
 from grpo_core.training.step_rows import StepFacts, rollout_metrics, step_row
@@ -109,7 +110,6 @@ class PhaseTrainer:
     def run_batch(self, batch: int) -> pa.Table:
         """Collect (or replay) batch `batch` of the phase and update on it; returns its steps."""
         step = self.plan.first_step + batch * self.steps_per_batch + 1
-        before = self._cache_counts()
         if self.partial.has("rollouts", batch):
             rollouts = self.partial.read("rollouts", batch)
         else:
@@ -117,13 +117,16 @@ class PhaseTrainer:
             self.partial.write("rollouts", batch, rollouts)
         self.runtime.sampler.sleep()
         rows = self._train_rows(rollouts)
-        hit_rate = self._hit_rate(before)
         metrics = rollout_metrics(rollouts, self.config.train.group_size, filter_key(self.config))
-        steps = []
+        steps: list[dict[str, Any]] = []
+        reads: list[dict[str, Any]] = []
         events = refill_events(self.config, rollouts, self.plan.phase, step)
         for offset in range(self.steps_per_batch):
-            facts = self._facts(batch, step + offset, offset, hit_rate)
-            update = self._update(rows, step, offset, facts)
+            epoch, members = self._members(rows, step, offset)
+            used = step_reads(members, phase=self.plan.phase, step=step + offset, epoch=epoch)
+            reads += used
+            facts = self._facts(batch, step + offset, offset, hit_rate(used))
+            update = self._update(members, facts)
             self.runtime.sampler.mark_stale()
             if update.is_empty:
                 events.append(_empty_step_event(facts))
@@ -133,6 +136,7 @@ class PhaseTrainer:
             events += self._advance(facts, update)
         self._remember_rewards(rollouts)
         table = pa.Table.from_pylist(steps, schema=STEPS.schema)
+        self.partial.write("ref_reads", batch, pa.Table.from_pylist(reads, REF_READS.schema))
         self.partial.write("events", batch, _event_table(events))
         self.partial.write("steps", batch, table)
         return table
@@ -214,15 +218,18 @@ class PhaseTrainer:
             validation_pass_at_1=None,
         )
 
-    def _update(
-        self, rows: Sequence[TrainRow], step: int, offset: int, facts: StepFacts
-    ) -> UpdateResult:
+    def _members(
+        self, rows: Sequence[TrainRow], step: int, offset: int
+    ) -> tuple[int, list[TrainRow]]:
+        """Epoch and rows of the batch's update number `offset`."""
         train = self.config.train
         epoch, update = divmod(offset, train.updates_per_rollout)
         drops = [None if row.is_live else "dropped" for row in rows]
         is_live = live_group_flags(drops, train.group_size)
         assignment = group_of_update(self.config, step, is_live, epoch)
-        members = [row for row in rows if assignment[row.group] == update]
+        return epoch, [row for row in rows if assignment[row.group] == update]
+
+    def _update(self, members: Sequence[TrainRow], facts: StepFacts) -> UpdateResult:
         return self.updater.step(
             [row for row in members if row.is_live],
             step=facts.step,
@@ -268,8 +275,8 @@ class PhaseTrainer:
     def _train_rows(self, rollouts: pa.Table) -> list[TrainRow]:
         rows = rollouts.to_pylist()
         scored = [n for n, row in enumerate(rows) if row["old_logprobs"] is not None]
-        refs = self._reference_logprobs([rows[n] for n in scored])
-        ref_of = dict(zip(scored, refs, strict=True)) if refs is not None else {}
+        read = self._read_reference([rows[n] for n in scored])
+        at = {n: position for position, n in enumerate(scored)} if read is not None else {}
         return [
             TrainRow(
                 prompt_token_ids=tuple(row["prompt_token_ids"]),
@@ -281,15 +288,15 @@ class PhaseTrainer:
                 advantage=row["advantage"],
                 old_logprobs=np.asarray(row["old_logprobs"] or [], np.float32),
                 sampling_logprobs=np.asarray(row["sampling_logprobs"], np.float32),
-                ref_logprobs=ref_of.get(n),
                 pieces=self._pieces(row["completion_token_ids"])
                 if needs_pieces(self.config)
                 else None,
+                **reference_fields(read, at.get(n)),
             )
             for n, row in enumerate(rows)
         ]
 
-    def _reference_logprobs(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def _read_reference(self, rows: Sequence[Mapping[str, Any]]) -> RefRead | None:
         if self.reference is None:
             return None
         wanted = [
@@ -300,21 +307,12 @@ class PhaseTrainer:
             )
             for row in rows
         ]
-        logprobs = self.reference.logprobs(wanted)
+        read = self.reference.read(wanted)
         self.reference.release()
-        return logprobs
+        return read
 
     def _pieces(self, token_ids: Sequence[int]) -> tuple[str, ...]:
         return token_pieces(self.runtime.tokenizer, token_ids)
-
-    def _cache_counts(self) -> tuple[int, int]:
-        return (self.reference.hits, self.reference.misses) if self.reference else (0, 0)
-
-    def _hit_rate(self, before: tuple[int, int]) -> float | None:
-        if self.reference is None:
-            return None
-        hits = self.reference.hits - before[0]
-        return hits / max(hits + self.reference.misses - before[1], 1)
 
 
 def _variant_ids(variants: Mapping[str, Sequence[Problem]]) -> dict[str, list[str]]:

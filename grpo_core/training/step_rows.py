@@ -51,7 +51,7 @@ class StepFacts:
         max_completion_tokens: Budget of the phase.
         beta: KL coefficient.
         is_first_of_batch: The first step of its rollout batch carries the generated tokens.
-        ref_cache_hit_rate: Share of the batch's reference rows that the cache had, or None.
+        ref_cache_hit_rate: Share of the step's reference rows that were not scored for it, or None.
         validation_pass_at_1: When validated after this step.
     """
 
@@ -93,6 +93,13 @@ def rollout_metrics(rollouts: pa.Table, group_size: int, filter_key: str) -> dic
         "completion_tokens_mean": float(pc.mean(tokens).as_py()),
         "temperature": float(pc.mean(rollouts.column("temperature")).as_py()),
     }
+
+
+def pass_rate(rollouts: pa.Table) -> float:
+    """Correct rollouts / decided ones, whatever the reward; 0 when none is decided."""
+    decided = rollouts.num_rows - rollouts.column("reward_raw").null_count
+    correct = pc.sum(pc.equal(rollouts.column("label"), Label.CORRECT.value)).as_py() or 0
+    return float(correct / decided) if decided else 0.0
 
 
 def step_row(

@@ -15,6 +15,7 @@ from grpo_core.config import RunConfig
 from grpo_core.objective.kl import kl_token_weights
 from grpo_core.objective.masks import TokenMasks, length_mask, loss_masks
 from grpo_core.objective.spans import step_end_mask
+from grpo_core.policy.origins import RefOrigin
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TrainRow:
         sampling_logprobs: [T].
         ref_logprobs: [T], or None when the reference is not needed.
         pieces: Text of each token, or None when nothing needs it.
+        ref_origin: Where the reference log-probs came from.
+        ref_seconds: What getting them took.
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -46,6 +49,8 @@ class TrainRow:
     sampling_logprobs: npt.NDArray[np.float32]
     ref_logprobs: npt.NDArray[np.float32] | None
     pieces: tuple[str, ...] | None
+    ref_origin: RefOrigin = RefOrigin.UNKNOWN
+    ref_seconds: float = 0.0
 
 
 def needs_pieces(config: RunConfig) -> bool:

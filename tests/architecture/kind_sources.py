@@ -24,9 +24,10 @@ _APART = (
 )
 _COUNTED = (
     "grpo_core.store.schemas",
+    "grpo_core.store.side_tables",
     "grpo_core.store.table_spec",
     "grpo_core.store.columns",
-    "grpo_core.store.ref_cache",
+    "grpo_core.store.ref_rows",
 )
 
 

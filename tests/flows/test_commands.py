@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.cli import app, main
-from grpo_core.errors import ConfigError, DataContractError
+from grpo_core.errors import ArtifactError, ConfigError, DataContractError
 
 
 def _grpo(*words: str) -> Result:
@@ -156,3 +156,15 @@ def test_a_full_disk_is_an_error_of_two_lines(
 def test_refresh_writes_the_database_for_other_clients(lake: str) -> None:
     assert _grpo("lake", "refresh", "--lake", lake).exit_code == 0
     assert (Path(lake) / "lake.duckdb").is_file()
+
+
+def test_lake_commands_on_an_empty_lake(lake: str, tmp_path: Path) -> None:
+    done = _grpo("lake", "verify", "--lake", lake)
+    assert "0 artefacts and 0 parts of reference caches, 0 damaged" in done.output
+    assert "0 items" in _grpo("lake", "gc", "--lake", lake).output
+    assert _grpo("lake", "compact", "--lake", lake).exit_code == 0
+    with pytest.raises(ConfigError, match="there is no run called 'nobody'"):
+        _grpo("lake", "export", str(tmp_path / "x.tar"), "--run", "nobody", "--lake", lake)
+    (tmp_path / "x.tar").write_bytes(b"no archive")
+    with pytest.raises(ArtifactError, match=r"x\.tar cannot be read as an export"):
+        _grpo("lake", "import", str(tmp_path / "x.tar"), "--lake", lake)

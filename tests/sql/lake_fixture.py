@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
+from grpo_core.store.ref_parts import SCHEMA as REF_LOGPROBS
 from grpo_core.store.schemas import TABLES
 
 Row = dict[str, Any]
@@ -45,6 +46,7 @@ class LakeFixture:
     nodes: dict[str, dict[str, list[Row]]] = field(default_factory=dict)
     damaged: list[DamagedEntry] = field(default_factory=list)
     written: dict[tuple[str, str], tuple[Path, ...]] = field(default_factory=dict)
+    ref_rows: list[Row] = field(default_factory=list)
 
     def rows(self, label: str, table: str) -> list[Row]:
         return self.nodes[label][table]
@@ -74,7 +76,15 @@ class LakeFixture:
             self.written |= {(label, name): paths for name, paths in files.items()}
             entries.append(CatalogEntry(kind, STAGES[kind], key, content, True, files))
             used.append(self._used(label, kind, key, content))
-        return Catalog(tuple(entries), tuple(self.damaged), tuple(used), {})
+        return Catalog(
+            tuple(entries), tuple(self.damaged), tuple(used), {}, (self._write_cache(directory),)
+        )
+
+    def _write_cache(self, directory: Path) -> Path:
+        path = directory / "ref_logprobs" / "fingerprint" / "part-00000000-0.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(self.ref_rows, REF_LOGPROBS), path)
+        return path
 
     def _used(self, label: str, kind: str, key: str, content: str) -> RunArtifact:
         timings = self.nodes[label]["timings"]
@@ -122,9 +132,12 @@ def make_lake(
     batches_per_phase: int = 2,
     updates: int = 2,
     seed: int = 0,
+    sample_tokens: int = 16,
+    rollout_tokens: int = 16,
 ) -> LakeFixture:
     """A run with prompts, prefilter, variants, receipts, phases and evaluations."""
     maker = _Maker(np.random.default_rng(seed), group_size)
+    maker.mean_tokens = sample_tokens
     lake = LakeFixture(run)
     prompts = maker.prompts(num_train, num_test)
     train = [row for row in prompts if row["split"] == "train" and not row["duplicate_of"]]
@@ -137,6 +150,7 @@ def make_lake(
     lake.nodes["variants"] = {"variants": maker.variants(train)}
     lake.nodes["ref_logp"] = {"ref_receipts": maker.receipts(samples[:6])}
     step = 1
+    maker.mean_tokens = rollout_tokens
     for phase, budget in enumerate(budgets, start=1):
         rollouts: list[Row] = []
         steps: list[Row] = []
@@ -155,9 +169,16 @@ def make_lake(
             "after": 1e-3,
             "reason": "warm-up finished",
         }
-        lake.nodes[f"train/{phase}"] = {"rollouts": rollouts, "steps": steps, "events": [event]}
+        lake.nodes[f"train/{phase}"] = {
+            "rollouts": rollouts,
+            "steps": steps,
+            "events": [event],
+            "ref_reads": maker.reads(steps),
+        }
+        lake.ref_rows += [maker.cached(row) for row in rollouts]
         before = lake.rows(f"bands/{phase - 1}", "bands")
         lake.nodes[f"bands/{phase}"] = {"bands": [{**row, "phase": phase} for row in before]}
+    maker.mean_tokens = sample_tokens
     for phase in range(len(budgets) + 1):
         label = str(phase) if phase else "base"
         evaluated, graded = maker.sampled(test, samples_per_prompt, budgets[-1], 1.1 * phase)
@@ -175,6 +196,7 @@ class _Maker:
         self.rng = rng
         self.group_size = group_size
         self.difficulty: dict[str, float] = {}
+        self.mean_tokens = 16
 
     def prompts(self, num_train: int, num_test: int) -> list[Row]:
         splits = ["train"] * num_train + ["validation"] * 4 + ["test"] * num_test
@@ -230,7 +252,8 @@ class _Maker:
     def completion(self, prompt_id: str, budget: int, skill: float) -> tuple[Row, Row]:
         """Sampling fields and verdict fields of one completion."""
         chance = 1 / (1 + np.exp(self.difficulty[prompt_id] - skill))
-        length = int(np.clip(self.rng.normal(16 + 5 * self.difficulty[prompt_id], 7), 3, 90))
+        centre = self.mean_tokens + 5 * self.difficulty[prompt_id]
+        length = int(np.clip(self.rng.normal(centre, 7), 3, 5 * self.mean_tokens + 10))
         is_cut = length > budget
         length = min(length, budget)
         logprobs = -self.rng.exponential(0.4, length).astype(np.float32)
@@ -319,6 +342,35 @@ class _Maker:
             }
             for row in samples
         ]
+
+    def reads(self, steps: list[Row]) -> list[Row]:
+        return [
+            {
+                "phase": row["phase"],
+                "step": row["step"],
+                "origin": origin,
+                "num_rows": row["num_rollouts"] // 2,
+                "num_tokens": row["num_live_tokens"] // 2,
+                "seconds": 0.25,
+            }
+            for row in steps
+            for origin in ("scored", "prefilter")
+        ]
+
+    def cached(self, rollout: Row) -> Row:
+        old = np.asarray(rollout["old_logprobs"], np.float32)
+        values = (old.astype(np.float64) - 0.1 / max(old.size, 1)).astype(np.float32)
+        fields = logprob_fields("ref", values)
+        return {
+            "row_key": rollout["ref_row_key"],
+            "num_completion_tokens": old.size,
+            "logprobs": fields["ref_logprobs"],
+            "logprob_sum": fields["ref_logprob_sum"],
+            "logprob_min": fields["ref_logprob_min"],
+            "logprob_max": fields["ref_logprob_max"],
+            "logprob_nonfinite": 0,
+            "scored_by": "tiny 1 train/1 0",
+        }
 
     def rollouts(
         self, train: list[Row], phase: int, step: int, budget: int, groups: int, updates: int

@@ -321,6 +321,51 @@ def reference_nan(lake: LakeFixture) -> None:
     rollouts(lake)[0]["ref_logprob_sum"] = NAN
 
 
+def cached(lake: LakeFixture) -> Row:
+    key = rollouts(lake)[0]["ref_row_key"]
+    return next(row for row in lake.ref_rows if row["row_key"] == key)
+
+
+@breaks("assert_trained_rollouts_in_ref_cache")
+def cache_row_missing(lake: LakeFixture) -> None:
+    lake.ref_rows.remove(cached(lake))
+
+
+@breaks("assert_trained_rollouts_in_ref_cache")
+def cache_row_shorter(lake: LakeFixture) -> None:
+    cached(lake)["num_completion_tokens"] -= 1
+
+
+@breaks("assert_trained_rollouts_in_ref_cache")
+def cache_row_not_finite(lake: LakeFixture) -> None:
+    cached(lake)["logprob_nonfinite"] = 1
+
+
+@breaks("assert_trained_rollouts_in_ref_cache")
+def cache_row_above_zero(lake: LakeFixture) -> None:
+    cached(lake)["logprob_max"] = 0.5
+
+
+@breaks("assert_trained_rollouts_in_ref_cache")
+def cache_row_of_another_reference(lake: LakeFixture) -> None:
+    cached(lake)["logprob_sum"] -= 1.0
+
+
+@breaks("assert_ref_scalars_match_lists")
+def cache_list_shorter(lake: LakeFixture) -> None:
+    cached(lake)["logprobs"] = cached(lake)["logprobs"][1:]
+
+
+@breaks("assert_ref_scalars_match_lists")
+def cache_list_with_nan(lake: LakeFixture) -> None:
+    cached(lake)["logprobs"] = [NAN, *cached(lake)["logprobs"][1:]]
+
+
+@breaks("assert_ref_scalars_match_lists")
+def cache_list_with_other_values(lake: LakeFixture) -> None:
+    cached(lake)["logprobs"] = [value - 0.5 for value in cached(lake)["logprobs"]]
+
+
 @breaks("assert_ref_receipts_match_samples")
 def receipt_of_other_tokens(lake: LakeFixture) -> None:
     lake.rows("ref_logp", "ref_receipts")[0]["num_completion_tokens"] += 1

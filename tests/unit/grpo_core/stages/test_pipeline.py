@@ -14,7 +14,7 @@ from grpo_core.errors import GrpoError, StageInputError
 from grpo_core.planning.fork import resolve_fork
 from grpo_core.store.files import glob_stable
 from grpo_core.store.lake import Lake
-from grpo_core.store.ref_cache import RefRow
+from grpo_core.store.ref_rows import RefRow
 from grpo_core.types import StageName
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from grpo_core.errors import ArtifactError, DataContractError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, Draft
-from grpo_core.store.schemas import AUDIT_RESULTS, TIMINGS
+from grpo_core.store.schemas import AUDIT_RESULTS, EVENTS, TIMINGS
 
 
 def results(*rows: tuple[str, int]) -> pa.Table:
@@ -156,3 +156,33 @@ def test_the_lake_can_be_moved(store: ArtifactStore, tmp_path: Path) -> None:
     moved = ArtifactStore(tmp_path / "elsewhere").current("audit", "a" * 64)
     assert moved is not None
     assert moved.content == content
+
+
+def rewritten(part: Path, table: pa.Table, **footer: str) -> None:
+    """Write a part anew with the footer it had, as another release would have."""
+    kept = pq.read_metadata(part).metadata
+    metadata = {k: v for k, v in kept.items() if k.startswith(b"grpo.")}
+    metadata |= {f"grpo.{name}".encode(): value.encode() for name, value in footer.items()}
+    pq.write_table(table.replace_schema_metadata(metadata), part)
+
+
+def test_columns_that_a_later_schema_added_are_null_in_older_artefacts(
+    store: ArtifactStore,
+) -> None:
+    rows = [{"phase": 1, "step": 2, "event_index": 0, "kind": "k", "reason": "r"}]
+    events = pa.Table.from_pylist(rows, schema=EVENTS.schema)
+    artifact = store.publish(Draft("train", "train", "a" * 64, {}, tables={"events": events}))
+    part = artifact.files("events")[0]
+    rewritten(part, pq.read_table(part).drop_columns(["before"]), schema_version="0")
+    assert artifact.table("events").column("before").to_pylist() == [None]
+    rewritten(part, pq.read_table(part).drop_columns(["reason"]))
+    with pytest.raises(ArtifactError, match="before events had the column reason"):
+        artifact.table("events")
+
+
+def test_a_part_of_a_newer_release_is_refused(store: ArtifactStore) -> None:
+    artifact = publish(store, ("a", 1))
+    part = artifact.files("audit_results")[0]
+    rewritten(part, pq.read_table(part), schema_version="99")
+    with pytest.raises(ArtifactError, match="schema version 99"):
+        artifact.table("audit_results")

@@ -1,16 +1,26 @@
 """Verify finds damage; gc removes what no run uses and nothing else."""
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from grpo_core.errors import RunBusyError
+from grpo_core.errors import ArtifactError, RunBusyError
+from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold
-from grpo_core.store.maintenance import find_garbage, no_run_active, remove_garbage, verify
+from grpo_core.store.maintenance import (
+    Verified,
+    compact,
+    find_garbage,
+    no_run_active,
+    remove_garbage,
+    verify,
+)
 from grpo_core.store.schemas import AUDIT_RESULTS
 
 
@@ -47,11 +57,11 @@ def lake(tmp_path: Path) -> Lake:
 
 def test_verify_names_what_is_damaged(lake: Lake) -> None:
     artifact = publish(lake, 1)
-    assert verify(lake) == (1, [])
+    assert verify(lake) == Verified(1, 0, [])
     artifact.files("audit_results")[0].write_bytes(b"torn")
-    count, damaged = verify(lake)
-    assert count == 1
-    assert "part-00000.parquet" in damaged[0].reason
+    found = verify(lake)
+    assert found.num_artifacts == 1
+    assert "part-00000.parquet" in found.damaged[0].reason
 
 
 def test_gc_keeps_what_a_run_pins(lake: Lake) -> None:
@@ -71,3 +81,69 @@ def test_gc_refuses_while_a_run_is_at_work(lake: Lake) -> None:
         no_run_active(lake),
     ):
         pass
+
+
+def fill_cache(lake: Lake, parts: int = 2) -> RefLogprobCache:
+    cache = RefLogprobCache(lake.root / "ref_logprobs", Fingerprint("w", "t", "float32", "sdpa"))
+    for part in range(parts):
+        items = [RefRow((part, n), range(5), 1.0) for n in range(3)]
+        cache.put_many(items, [-np.arange(1, 6, dtype=np.float32) / 7] * 3)
+    return cache
+
+
+@pytest.mark.parametrize("damage", ["tear", "delete", "index", "unpinned"])
+def test_verify_finds_damaged_and_missing_parts(lake: Lake, damage: str) -> None:
+    cache = fill_cache(lake)
+    assert verify(lake) == Verified(0, 2, [])
+    part = min(cache.directory.glob("part-*.parquet"))
+    index = min(cache.directory.glob("part-*.index.npy"))
+    if damage == "tear":
+        part.write_bytes(part.read_bytes()[:-5])
+    elif damage == "delete":
+        part.unlink()
+    elif damage == "index":
+        index.write_bytes(max(cache.directory.glob("part-*.index.npy")).read_bytes())
+    else:
+        artifact = publish(lake, 1)
+        pin(lake, artifact)
+        shutil.rmtree(artifact.path)
+    (entry,) = verify(lake).damaged
+    assert entry.reason
+
+
+def test_compact_and_gc_leave_one_part(lake: Lake) -> None:
+    cache = fill_cache(lake, parts=3)
+    (lake.root / "partial/train/key").mkdir(parents=True)
+    assert compact(lake) == [(cache.directory.name, 3, 1)]
+    with no_run_active(lake):
+        remove_garbage(lake, find_garbage(lake))
+    assert len(list(cache.directory.glob("part-*.parquet"))) == 1
+    assert verify(lake) == Verified(0, 1, [])
+
+
+def test_gc_removes_a_cache_that_no_run_uses_and_what_killed_writers_left(lake: Lake) -> None:
+    cache = fill_cache(lake)
+    artifact = publish(lake, 1)
+    pin(lake, artifact)
+    (lake.root / "runs/r/.run.json.0123abcd").write_text("{")
+    remove_garbage(lake, find_garbage(lake))
+    assert not cache.directory.exists()
+    assert not (lake.root / "runs/r/.run.json.0123abcd").exists()
+    assert artifact.path.exists()
+
+
+def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_path: Path) -> None:
+    artifact = publish(lake, 1)
+    part = artifact.files("audit_results")[0]
+    part.rename(tmp_path / "part.parquet")
+    part.symlink_to(tmp_path / "part.parquet")
+    with pytest.raises(ArtifactError, match="symbolic link"):
+        lake.store.current("audit", "a" * 64)
+    part.unlink()
+    (tmp_path / "part.parquet").rename(part)
+    artifact.path.rename(tmp_path / "moved")
+    artifact.path.symlink_to(tmp_path / "moved")
+    with pytest.raises(ArtifactError, match="symbolic link"):
+        lake.store.current("audit", "a" * 64)
+    assert publish(lake, 1).path.is_dir()
+    assert (tmp_path / "moved").is_dir()

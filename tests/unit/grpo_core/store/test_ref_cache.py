@@ -1,5 +1,6 @@
 """The reference cache: exact keys, no duplicates, no foreign fingerprint, no damaged row."""
 
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from grpo_core.errors import CacheStaleError, DataContractError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.files import read_json, write_json
+from grpo_core.store.ref_merges import list_parts
+from grpo_core.store.ref_parts import build_index
 
 FINGERPRINT = Fingerprint("w" * 64, "t" * 64, "float32", "sdpa")
 
@@ -82,14 +85,126 @@ def test_bad_values_are_refused(cache: RefLogprobCache, bad: np.ndarray, reason:
     assert cache.get((1,), (1, 2, 3), 1.0) is None
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".index.npy"])
+@pytest.mark.parametrize("damage", ["truncate", "flip", "foreign", "link"])
 def test_a_damaged_part_is_a_miss_and_can_be_filled_again(
-    cache: RefLogprobCache, tmp_path: Path, suffix: str
+    cache: RefLogprobCache, tmp_path: Path, damage: str
 ) -> None:
-    cache.put_many(rows(3), values(rows(3)))
-    part = next(cache.directory.glob(f"part-*{suffix}"))
-    part.write_bytes(part.read_bytes()[:-9])
+    cache.put_many(rows(300), values(rows(300)))
+    part = next(cache.directory.glob("part-*.parquet"))
+    data = bytearray(part.read_bytes())
+    if damage == "truncate":
+        part.write_bytes(data[:-9])
+    elif damage == "flip":
+        data[len(data) // 3] ^= 1
+        part.write_bytes(data)
+    elif damage == "foreign":
+        other = RefLogprobCache(tmp_path, Fingerprint("x" * 64, "t" * 64, "float32", "sdpa"))
+        other.put_many(rows(300), values(rows(300)))
+        part.write_bytes(next(other.directory.glob("part-*.parquet")).read_bytes())
+    else:
+        part.rename(tmp_path / "elsewhere")
+        part.symlink_to(tmp_path / "elsewhere")
     fresh = RefLogprobCache(tmp_path, FINGERPRINT)
-    assert fresh.get_many(rows(3)) == [None] * 3
-    assert fresh.put_many(rows(3), values(rows(3))) == 3
-    assert all(found is not None for found in fresh.get_many(rows(3)))
+    assert fresh.get_many(rows(300)) == [None] * 300
+    assert fresh.put_many(rows(300), values(rows(300))) == 300
+    assert all(found is not None for found in fresh.get_many(rows(300)))
+
+
+@pytest.mark.parametrize("damage", ["truncate", "delete", "foreign"])
+def test_an_index_is_made_again_from_its_part(
+    cache: RefLogprobCache, tmp_path: Path, damage: str
+) -> None:
+    cache.put_many(rows(300), values(rows(300)))
+    index = next(cache.directory.glob("part-*.index.npy"))
+    if damage == "truncate":
+        index.write_bytes(index.read_bytes()[:-9])
+    elif damage == "foreign":
+        np.save(index, build_index([row.key for row in rows(300)[::-1]]))
+    else:
+        index.unlink()
+    fresh = RefLogprobCache(tmp_path, FINGERPRINT)
+    for row, found in zip(rows(300), fresh.get_many(rows(300)), strict=True):
+        np.testing.assert_array_equal(found, values([row])[0])
+
+
+def halves(kind: str, count: int) -> np.ndarray:
+    exact = -np.random.default_rng(0).exponential(1, count).astype(np.float32) - 1e-3
+    if kind == "bf16":
+        return (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    return exact.astype(np.float16).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "fp16"])
+@pytest.mark.parametrize("lengths", [(40,), (1, 2, 3, 2)])
+def test_rounded_values_are_refused(
+    cache: RefLogprobCache, kind: str, lengths: tuple[int, ...]
+) -> None:
+    items = [RefRow((n,), range(length), 1.0) for n, length in enumerate(lengths)]
+    with pytest.raises(DataContractError, match="bf16 or fp16"):
+        cache.put_many(items, np.split(halves(kind, sum(lengths)), np.cumsum(lengths)[:-1]))
+
+
+def test_a_rounded_row_among_exact_ones_is_refused_and_zeros_are_not(
+    cache: RefLogprobCache,
+) -> None:
+    items = [RefRow((n,), range(8), 1.0) for n in range(3)]
+    exact = -np.arange(1, 9, dtype=np.float32) / 7
+    cache.put_many(items, [exact, np.zeros(8, np.float32), exact])
+    with pytest.raises(DataContractError, match=items[1].key):
+        cache.put_many(items, [exact, halves("bf16", 8), exact])
+
+
+def test_small_parts_become_large_ones(cache: RefLogprobCache) -> None:
+    for start in range(80):
+        cache.put_many(rows(1, start=start), values(rows(1, start=start)))
+    assert len(list_parts(cache.directory)) < 20
+    assert cache.compact()[1] == 1
+    assert cache.num_rows == 80
+    for row, found in zip(rows(80), cache.get_many(rows(80)), strict=True):
+        np.testing.assert_array_equal(found, values([row])[0])
+
+
+def test_who_scored_a_row_survives_a_merge(cache: RefLogprobCache) -> None:
+    cache.put_many(rows(2), values(rows(2)), scored_by="a")
+    cache.put_many(rows(3), values(rows(3)), scored_by="b")
+    cache.compact()
+    assert cache.read(rows(4)).scored_by == ["a", "a", "b", ""]
+
+
+def test_a_reader_looks_again_when_a_merge_took_its_parts(
+    cache: RefLogprobCache, tmp_path: Path
+) -> None:
+    for start in (0, 5):
+        cache.put_many(rows(5, start=start), values(rows(5, start=start)))
+    reader = RefLogprobCache(tmp_path, FINGERPRINT)
+    assert reader.get_many(rows(10))[9] is not None
+    listed = dict(reader._indices)
+    cache.compact()
+    with pytest.MonkeyPatch.context() as patch:
+        answers = [listed]
+        load = RefLogprobCache._load_indices
+        patch.setattr(
+            RefLogprobCache, "_load_indices", lambda self: answers.pop() if answers else load(self)
+        )
+        assert all(found is not None for found in reader.get_many(rows(10)))
+
+
+def _append_all(root: Path, start: int) -> None:
+    cache = RefLogprobCache(root, FINGERPRINT)
+    for first in range(start, start + 40, 4):
+        cache.put_many(rows(8, start=first), values(rows(8, start=first)))
+        assert all(found is not None for found in cache.get_many(rows(8, start=first)))
+
+
+def test_processes_append_and_merge_at_once_without_loss_or_duplicate(tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    children = [fork.Process(target=_append_all, args=(tmp_path, n * 10)) for n in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [child.exitcode for child in children] == [0] * 4
+    cache = RefLogprobCache(tmp_path, FINGERPRINT)
+    assert cache.num_rows == 74
+    for row, found in zip(rows(74), cache.get_many(rows(74)), strict=True):
+        np.testing.assert_array_equal(found, values([row])[0])

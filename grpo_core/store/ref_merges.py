@@ -1,0 +1,67 @@
+"""Which parts of a reference cache are in force, and merges that a crash cannot tear.
+
+A merge notes in `merging.json` which parts it replaces, writes the new part, lists the old ones in
+`replaced.json` and forgets the note. Whoever holds the cache's lock next completes what a killed
+process left, or forgets it when the new part is not there.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from grpo_core.store.files import read_json, write_json
+
+REPLACED_SECONDS = 600
+"""How long a replaced part stays for queries that have listed it."""
+_MERGING, _REPLACED = "merging.json", "replaced.json"
+
+
+def list_parts(directory: Path) -> list[str]:
+    """Names of the parts in force, in order of writing."""
+    replaced = read_replaced(directory)
+    names = (path.stem for path in directory.glob("part-*.parquet"))
+    return sorted(name for name in names if name not in replaced)
+
+
+def read_replaced(directory: Path) -> dict[str, float]:
+    """Parts that a merge replaced → when."""
+    path = directory / _REPLACED
+    return dict(read_json(path)) if path.is_file() else {}
+
+
+@contextmanager
+def merge(directory: Path, names: Sequence[str]) -> Iterator[None]:
+    """Around the writing of one part that replaces others; the caller holds the cache's lock."""
+    note = {"parts": list(names), "before": sorted(_present(directory))}
+    write_json(directory / _MERGING, note)
+    yield
+    _retire(directory, names)
+    (directory / _MERGING).unlink()
+
+
+def finish_merge(directory: Path) -> None:
+    """Complete or forget a merge whose process died."""
+    merging = directory / _MERGING
+    if not merging.is_file():
+        return
+    note = read_json(merging)
+    if _present(directory) - set(note["before"]):  # the merged part was renamed into place
+        _retire(directory, note["parts"])
+    merging.unlink()
+
+
+def _present(directory: Path) -> set[str]:
+    return {path.stem for path in directory.glob("part-*.parquet")}
+
+
+def _retire(directory: Path, names: Sequence[str]) -> None:
+    """List parts as replaced; those that were replaced long ago go."""
+    now, kept = time.time(), {}
+    for name, since in {**read_replaced(directory), **dict.fromkeys(names, now)}.items():
+        if abs(now - since) < REPLACED_SECONDS:
+            kept[name] = since
+            continue
+        (directory / f"{name}.index.npy").unlink(missing_ok=True)
+        (directory / f"{name}.parquet").unlink(missing_ok=True)
+    write_json(directory / _REPLACED, kept)

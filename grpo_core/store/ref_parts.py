@@ -1,0 +1,324 @@
+"""Parts of the reference cache: an immutable Parquet file and an index of its row keys.
+
+```
+part-00000012-3f9c….parquet      one row a completion; scalars beside the list as everywhere
+part-00000012-3f9c….index.npy    uint64 [3, rows]: key halves, ascending by the first; row number
+```
+
+The index can always be made again from the part. Log-probs lie in byte-stream-split columns,
+because their mantissas are noise to any other encoding.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from grpo_core.errors import ArtifactError
+from grpo_core.store.files import write_atomically
+from grpo_core.store.ref_rows import Logprobs
+
+ROWS_PER_GROUP = 256
+GROUPS_AT_ONCE = 16
+"""Row groups decoded or made together: bounds the memory of a look-up."""
+
+SCHEMA = pa.schema(
+    [
+        ("row_key", pa.string()),
+        ("num_completion_tokens", pa.int32()),
+        ("logprobs", pa.list_(pa.float32())),
+        ("logprob_sum", pa.float64()),
+        ("logprob_min", pa.float32()),
+        ("logprob_max", pa.float32()),
+        ("logprob_nonfinite", pa.int32()),
+        ("scored_by", pa.string()),
+    ]
+)
+_FORMAT: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["scored_by"],
+    "column_encoding": {"logprobs.list.element": "BYTE_STREAM_SPLIT"},
+    "write_statistics": False,
+    "write_page_checksum": True,
+}
+_READ = ["row_key", "logprobs", "scored_by"]
+
+Index = npt.NDArray[np.uint64]
+Keys = npt.NDArray[np.uint64]
+
+
+class ForeignIndexError(ArtifactError):
+    """An index that is not that of its part; it can be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """Rows found in one part.
+
+    Args:
+        logprobs: One fp32 array [T] a row.
+        scored_by: Who scored each row.
+    """
+
+    logprobs: list[Logprobs]
+    scored_by: list[str]
+
+
+def key_halves(keys: Sequence[str]) -> Keys:
+    """Row keys of 32 hex digits as uint64 [2, rows]."""
+    packed = np.frombuffer(bytes.fromhex("".join(keys)), dtype=">u8").reshape(-1, 2)
+    return np.ascontiguousarray(packed.T.astype(np.uint64))
+
+
+def build_index(keys: Sequence[str]) -> Index:
+    """Index of a part whose rows have these keys, in order."""
+    high, low = key_halves(keys)
+    order = np.argsort(high)
+    return np.stack([high[order], low[order], order.astype(np.uint64)])
+
+
+def search(index: Index, keys: Keys) -> npt.NDArray[np.int64]:
+    """Row number of each key, -1 where the index has none; touches O(log rows) of it a key."""
+    high, low = index[0], index[1]
+    position = np.searchsorted(high, keys[0])
+    found = np.full(keys.shape[1], -1, dtype=np.int64)
+    open_keys = np.arange(keys.shape[1])
+    while open_keys.size:  # more than once only where two keys share their first 64 bits
+        at = position[open_keys]
+        inside = at < high.size
+        open_keys, at = open_keys[inside], at[inside]
+        alike = high[at] == keys[0][open_keys]
+        open_keys, at = open_keys[alike], at[alike]
+        hit = low[at] == keys[1][open_keys]
+        found[open_keys[hit]] = index[2][at[hit]].astype(np.int64)
+        open_keys = open_keys[~hit]
+        position[open_keys] += 1
+    return found
+
+
+def make_tables(
+    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Rows of a part, scalars beside each list, in portions of whole row groups."""
+    size = GROUPS_AT_ONCE // 4 * ROWS_PER_GROUP
+    for start in range(0, len(keys), size):
+        part = slice(start, start + size)
+        yield _make_table(keys[part], logprobs[part], scored_by[part])
+
+
+def _make_table(
+    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+) -> pa.Table:
+    lengths = np.array([values.size for values in logprobs], dtype=np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    flat = np.concatenate([*logprobs, np.empty(0, np.float32)])
+    starts = offsets[:-1][lengths > 0]
+
+    def each(reduce: np.ufunc, dtype: type) -> npt.NDArray[np.floating]:
+        result: npt.NDArray[np.floating] = np.zeros(len(keys), dtype=dtype)
+        if starts.size:
+            result[lengths > 0] = reduce.reduceat(flat, starts, dtype=dtype)
+        return result
+
+    return pa.table(
+        {
+            "row_key": pa.array(keys, pa.string()),
+            "num_completion_tokens": lengths,
+            "logprobs": pa.ListArray.from_arrays(offsets, flat),
+            "logprob_sum": each(np.add, np.float64),
+            "logprob_min": each(np.minimum, np.float32),
+            "logprob_max": each(np.maximum, np.float32),
+            "logprob_nonfinite": np.zeros(len(keys), dtype=np.int32),
+            "scored_by": pa.array(scored_by, pa.string()),
+        },
+        schema=SCHEMA,
+    )
+
+
+def write_part(directory: Path, name: str, tables: Iterable[pa.Table], fingerprint: str) -> Index:
+    """Write a part, then its index, each complete or absent; returns the index.
+
+    Args:
+        directory: The cache's.
+        name: Of the part.
+        tables: Its rows in portions of whole row groups, from `make_table` or other parts.
+        fingerprint: Of the cache.
+    """
+    keys: list[str] = []
+    schema = SCHEMA.with_metadata({"grpo.table": "ref_logprobs", "grpo.fingerprint": fingerprint})
+
+    def write(path: Path) -> None:
+        with pq.ParquetWriter(path, schema, **_FORMAT) as writer:
+            for table in tables:
+                keys.extend(table.column("row_key").to_pylist())
+                writer.write_table(table.cast(schema), row_group_size=ROWS_PER_GROUP)
+
+    write_atomically(directory / f"{name}.parquet", write)
+    index = build_index(keys)
+    write_index(directory, name, index)
+    return index
+
+
+def write_index(directory: Path, name: str, index: Index) -> None:
+    """Write the index of a part."""
+
+    def write(path: Path) -> None:
+        with path.open("wb") as stream:
+            np.save(stream, index, allow_pickle=False)
+
+    write_atomically(directory / f"{name}.index.npy", write)
+
+
+def load_index(directory: Path, name: str) -> Index | None:
+    """The index of a part, mapped into memory; None when it is missing or torn."""
+    try:
+        index = np.load(directory / f"{name}.index.npy", mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    is_index = index.ndim == 2 and index.shape[0] == 3 and index.dtype == np.uint64
+    return index if is_index else None
+
+
+def read_keys(directory: Path, name: str, fingerprint: str) -> list[str]:
+    """Keys of a part's rows, in order.
+
+    Raises:
+        ArtifactError: The part cannot be read or belongs to another cache.
+        FileNotFoundError: It is gone: compaction replaced it.
+    """
+    with _open_part(directory / f"{name}.parquet", fingerprint) as file:
+        keys: list[str] = file.read(columns=["row_key"]).column("row_key").to_pylist()
+    return keys
+
+
+def read_whole(directory: Path, name: str, fingerprint: str) -> pa.Table:
+    """All rows of a part; raises as `read_keys` does."""
+    with _open_part(directory / f"{name}.parquet", fingerprint) as file:
+        return file.read().cast(SCHEMA)
+
+
+def read_rows(
+    directory: Path,
+    name: str,
+    fingerprint: str,
+    keys: Sequence[str],
+    positions: npt.NDArray[np.int64],
+) -> PartRows:
+    """Read some rows of a part.
+
+    Args:
+        directory: The cache's.
+        name: Of the part.
+        fingerprint: Of the cache.
+        keys: Keys that the rows must have.
+        positions: Their row numbers, as long as `keys`.
+
+    Raises:
+        ArtifactError: The part cannot be read, belongs to another cache, or holds other rows.
+        FileNotFoundError: It is gone: compaction replaced it.
+    """
+    path = directory / f"{name}.parquet"
+    order = np.argsort(positions, kind="stable")
+    groups = positions[order] // ROWS_PER_GROUP
+    rows = PartRows([np.empty(0, np.float32)] * len(keys), [""] * len(keys))
+    wanted = np.unique(groups)
+    with _open_part(path, fingerprint) as file:
+        for start in range(0, wanted.size, GROUPS_AT_ONCE):
+            portion = wanted[start : start + GROUPS_AT_ONCE]
+            inside = order[slice(*np.searchsorted(groups, [portion[0], portion[-1] + 1]))]
+            local = (
+                np.searchsorted(portion, positions[inside] // ROWS_PER_GROUP) * ROWS_PER_GROUP
+                + positions[inside] % ROWS_PER_GROUP
+            )
+            table = file.read_row_groups(portion.tolist(), _READ)
+            _take(path, table, keys, inside.tolist(), local, rows)
+    return rows
+
+
+def _take(
+    path: Path,
+    table: pa.Table,
+    keys: Sequence[str],
+    slots: Sequence[int],
+    local: npt.NDArray[np.int64],
+    rows: PartRows,
+) -> None:
+    """Fill the slots of `rows` with the local rows of a decoded portion."""
+    if local.size and local.max() >= table.num_rows:
+        raise ForeignIndexError(f"{path}: the index names row {local.max()} of {table.num_rows}")
+    is_whole = local.size == table.num_rows and bool((np.diff(local) == 1).all())
+    taken = (table if is_whole else table.take(local)).combine_chunks()
+    if taken.column("row_key").to_pylist() != [keys[slot] for slot in slots]:
+        raise ForeignIndexError(f"{path}: the index does not belong to this part")
+    column = taken.column("logprobs").chunk(0)
+    borders, flat = column.offsets.to_numpy().tolist(), column.values.to_numpy()
+    lines = [flat[start:end] for start, end in pairwise(borders)]
+    for slot, line, writer in zip(slots, lines, taken.column("scored_by").to_pylist(), strict=True):
+        rows.logprobs[slot] = line
+        rows.scored_by[slot] = writer
+
+
+def check_part(directory: Path, name: str, fingerprint: str) -> None:
+    """Decode a part with its page checksums and compare scalars and index with its rows.
+
+    Raises:
+        ArtifactError: It is damaged; says how.
+        FileNotFoundError: It is missing.
+    """
+    path = directory / f"{name}.parquet"
+    table = read_whole(directory, name, fingerprint)
+    keys = table.column("row_key").to_pylist()
+    column = table.column("logprobs").combine_chunks()
+    borders = column.offsets.to_numpy()
+    values = [column.values.to_numpy()[start:end] for start, end in pairwise(borders.tolist())]
+    again = pa.concat_tables(
+        [SCHEMA.empty_table(), *make_tables(keys, values, table.column("scored_by").to_pylist())]
+    )
+    if not all(np.isfinite(line).all() for line in values):
+        raise ArtifactError(f"{path} holds NaN or infinity")
+    if again != table:
+        raise ArtifactError(f"{path}: length, sum or extremes of a row are not those of its list")
+    index = load_index(directory, name)
+    if index is not None and not np.array_equal(index, build_index(keys)):
+        raise ArtifactError(f"{path}: its index is that of other rows")
+
+
+def ends_as_parquet(path: Path) -> bool:
+    """Whether a regular file ends with Parquet's magic number, which a torn one does not."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return False
+        with path.open("rb") as stream:
+            stream.seek(-4, os.SEEK_END)
+            return stream.read() == b"PAR1"
+    except OSError:
+        return False
+
+
+@contextmanager
+def _open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
+    """A part that is open, its footer checked; what cannot be read becomes an ArtifactError."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ArtifactError(f"{path} is not a regular file")
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            footer = file.metadata.metadata or {}
+            if footer.get(b"grpo.fingerprint", b"").decode() != fingerprint:
+                raise ArtifactError(f"{path} belongs to another cache: it was copied or swapped")
+            yield file
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise ArtifactError(
+            f"{path} cannot be read: {error}", hint="its rows are computed again"
+        ) from error

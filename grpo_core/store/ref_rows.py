@@ -1,0 +1,167 @@
+"""Rows of the reference cache: their keys, what they depend on, which values they may hold."""
+
+import hashlib
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from grpo_core.errors import CacheStaleError, DataContractError
+from grpo_core.store.canonical import sha256_json
+from grpo_core.store.files import read_json
+
+CACHE_VERSION = 2
+"""Raised when the scoring code gives other numbers, or rows get other keys."""
+
+Logprobs = npt.NDArray[np.float32]
+_MAX_LOGPROB = 1e-4
+"""Rounding may lift a log-prob of a certain token a little above 0."""
+_HALF_PRECISION_BITS = np.uint32(0x1FFF)
+"""Low mantissa bits that are zero in every fp16 value, and so in every bf16 value too."""
+_ROWS_AT_ONCE = 1024
+_FEWEST_TELLING_VALUES = 4
+"""Fewer values than this can have zero bits by chance: one in 2**13 does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What reference log-probs depend on besides the row itself.
+
+    Args:
+        weights: Digest of the reference's weights and config.
+        tokenizer: Digest of tokenizer and template.
+        dtype: Of weights and activations.
+        attention: Attention implementation.
+        version: Version of the scoring code.
+    """
+
+    weights: str
+    tokenizer: str
+    dtype: str
+    attention: str
+    version: int = CACHE_VERSION
+
+    @property
+    def digest(self) -> str:
+        """Name of the cache's directory, 32 hex digits."""
+        return sha256_json(asdict(self))[:32]
+
+
+@dataclass(frozen=True)
+class RefRow:
+    """A completion whose reference log-probs are wanted.
+
+    Args:
+        prompt_token_ids: [P].
+        completion_token_ids: [T].
+        temperature: Divides the logits; log-probs at another temperature are other numbers.
+    """
+
+    prompt_token_ids: Sequence[int]
+    completion_token_ids: Sequence[int]
+    temperature: float
+
+    @cached_property
+    def key(self) -> str:
+        """Key of the row, 32 hex digits."""
+        hasher = hashlib.sha256(struct.pack("<d", round(self.temperature, 6)))
+        for ids in (self.prompt_token_ids, self.completion_token_ids):
+            hasher.update(struct.pack("<q", len(ids)))
+            hasher.update(array("i", ids).tobytes())
+        return hasher.hexdigest()[:32]
+
+
+def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
+    """Refuse values that are not the fp32 log-probs of their rows; names the first bad row.
+
+    Raises:
+        DataContractError: Wrong dtype or length, NaN or infinity, above 0, or fp32 values that
+            were rounded to bf16 or fp16 before.
+    """
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        _check_portion(rows[part], logprobs[part])
+
+
+def _check_portion(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
+    for row, values in zip(rows, logprobs, strict=True):
+        if values.dtype != np.float32:
+            raise _refusal(row, f"dtype {values.dtype}, expected float32")
+        if values.shape != (len(row.completion_token_ids),):
+            raise _refusal(
+                row, f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
+            )
+    flat = np.concatenate([*logprobs, np.empty(0, np.float32)])
+    if not flat.size:
+        return
+    if not (flat.max() <= _MAX_LOGPROB and np.isfinite(flat.min())):
+        raise _bad_value(rows, logprobs)
+    rounded = _first_rounded(flat, np.array([len(values) for values in logprobs], np.int64))
+    if rounded is not None:
+        raise _refusal(
+            rows[rounded],
+            "every value is a bf16 or fp16 number (its low mantissa bits are zero)",
+            hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
+        )
+
+
+def _bad_value(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
+    """Names the first row with a value that is no log-prob."""
+    for row, values in zip(rows, logprobs, strict=True):
+        bad = values[~((values <= _MAX_LOGPROB) & np.isfinite(values))]
+        if bad.size:
+            what = "above 0" if bad[0] > 0 else "NaN or infinity"
+            return _refusal(row, f"a log-prob of {bad[0]:.3g}, {what}")
+    raise AssertionError("called for rows without a bad value")
+
+
+def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None:
+    """Number of the first row whose values carry the pattern of half precision.
+
+    Rows that are too short to tell are judged together.
+    """
+    bits = flat.view(np.uint32)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    looked_at = np.minimum(starts[:, None] + np.arange(_FEWEST_TELLING_VALUES), ends[:, None] - 1)
+    suspects = np.flatnonzero((lengths > 0) & ~(bits[looked_at] & _HALF_PRECISION_BITS).any(axis=1))
+    together, first = 0, None
+    for row in suspects.tolist():
+        part = slice(starts[row], ends[row])
+        is_rounded = not (bits[part] & _HALF_PRECISION_BITS).any()
+        telling = int(np.count_nonzero(flat[part])) if is_rounded else 0
+        if telling >= _FEWEST_TELLING_VALUES:
+            return row
+        together += telling
+        first = row if first is None and telling else first
+    is_telling = together >= _FEWEST_TELLING_VALUES
+    return first if is_telling and not (bits & _HALF_PRECISION_BITS).any() else None
+
+
+def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
+    return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
+
+
+def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
+    """Compare `fingerprint.json` with a fingerprint.
+
+    Raises:
+        CacheStaleError: They differ, or the file cannot be read.
+    """
+    try:
+        got = read_json(path)
+    except ValueError as error:
+        raise CacheStaleError(
+            f"{path} is not JSON: {error}", hint="remove the directory"
+        ) from error
+    if got != expected:
+        changed = sorted(name for name in expected if got.get(name) != expected[name])
+        raise CacheStaleError(
+            f"{path.parent} was made by another reference: {', '.join(changed)} differ",
+            hint="the cache belongs to another model, tokenizer or dtype; remove the directory",
+        )
