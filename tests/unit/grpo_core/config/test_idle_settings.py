@@ -44,6 +44,13 @@ def test_an_idle_setting_is_refused(path: str) -> None:
         load_config("tiny", overrides=CASES[path])
 
 
+def test_winsorising_is_questioned_for_binary_rewards_only() -> None:
+    cut = "advantage.winsorise_high=0.9"
+    assert any("quantiles of 0/1" in w for w in config_warnings(load_config(overrides=[cut])))
+    varied = load_config(overrides=[cut, "reward.length_weight=0.1"])
+    assert not any("quantiles of 0/1" in warning for warning in config_warnings(varied))
+
+
 def test_a_bound_that_someone_set_and_that_cannot_bind_is_reported() -> None:
     named = config_warnings(load_config("tiny", overrides=["advantage.clip=5"]))
     assert any("advantage.clip 5 never acts" in warning for warning in named)
