@@ -116,8 +116,27 @@ class ApiClient:
 
     def deployment_names(self, flow: str) -> list[str]:
         """Names of the deployments of `flow`, sorted."""
+        return sorted(self.deployments(flow))
+
+    def deployments(self, flow: str) -> dict[str, dict[str, Any]]:
+        """The deployments of `flow` by name."""
         body = {"flows": {"name": {"any_": [flow]}}, "limit": 100}
-        return sorted(item["name"] for item in self._call("POST", "/deployments/filter", body))
+        return {item["name"]: item for item in self._call("POST", "/deployments/filter", body)}
+
+    def pools(self, flow: str) -> dict[str, str]:
+        """Name → work pool of the deployments of `flow` that workers execute."""
+        found = self.deployments(flow)
+        return {n: item["work_pool_name"] for n, item in found.items() if item["work_pool_name"]}
+
+    def remove_deployment(self, deployment_id: str) -> None:
+        """Delete a deployment and its schedules; its runs stay."""
+        self._call("DELETE", f"/deployments/{deployment_id}")
+
+    def ensure_pool(self, name: str) -> None:
+        """Make a work pool of type `process` unless it is there."""
+        pools = self._call("POST", "/work_pools/filter", {"limit": 200})
+        if name not in [pool["name"] for pool in pools]:
+            self._call("POST", "/work_pools/", {"name": name, "type": "process"})
 
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
         """The run as it is now."""

@@ -2,6 +2,7 @@
 
 The process registers `grpo/full` and one deployment per stage, writes a ready file, then polls for
 runs until SIGTERM. `--register-only` registers and ends, for a runner that is already polling.
+Deployments that `prefect deploy` has given to a work pool are left to its workers.
 """
 
 import argparse
@@ -15,7 +16,8 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.runner import Runner
 from prefect.types.entrypoint import EntrypointType
 
-from flows.deployment_names import RUNS_AT_A_TIME
+from flows.api import ApiClient
+from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
 from flows.pipeline import ALL_STAGES, grpo
 from flows.project import this_project
 from flows.server_keeper import keep_server
@@ -48,6 +50,11 @@ def make_deployments() -> list[RunnerDeployment]:
     ]
 
 
+def api_client() -> ApiClient:
+    """A client of the server that this process's environment names."""
+    return ApiClient(os.environ["PREFECT_API_URL"], this_project().server_settings().api_auth)
+
+
 def main() -> None:
     """Register, say that we are ready, and execute runs until told to stop."""
     parser = argparse.ArgumentParser(description="Executes the runs of the grpo deployments.")
@@ -55,8 +62,10 @@ def main() -> None:
     parser.add_argument("--register-only", action="store_true", help="register and end")
     arguments = parser.parse_args()
     runner = Runner(name="grpo", limit=RUNS_AT_A_TIME, pause_on_shutdown=False)
+    pools = api_client().pools(FLOW_NAME)
     for deployment in make_deployments():
-        runner.add_deployment(deployment)
+        if deployment.name not in pools:
+            runner.add_deployment(deployment)
     if arguments.ready_file:
         arguments.ready_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     if not arguments.register_only:

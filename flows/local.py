@@ -10,7 +10,7 @@ import hashlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -103,10 +103,12 @@ def status(project: Project) -> Status:
     active = [
         f"{run.name} ({run.state_type.lower()})" for run in client.active_flow_runs(FLOW_NAME)
     ]
-    names = client.deployment_names(FLOW_NAME)
-    return Status(
-        server, runner, True, tuple(f"{FLOW_NAME}/{name}" for name in names), tuple(active)
+    pools = client.pools(FLOW_NAME)
+    names = tuple(
+        f"{FLOW_NAME}/{name}" + (f" (pool {pools[name]})" if name in pools else "")
+        for name in client.deployment_names(FLOW_NAME)
     )
+    return Status(server, runner, True, names, tuple(active))
 
 
 def find_runner(project: Project) -> ProcessRecord | None:
@@ -115,10 +117,10 @@ def find_runner(project: Project) -> ProcessRecord | None:
     return record if record is not None and record.is_alive() else None
 
 
-def build_of_code() -> str:
-    """Digest of what a registration depends on: release of Prefect, flows and preset names."""
+def build_of_code(pools: Mapping[str, str]) -> str:
+    """Digest of what a registration depends on: Prefect, flows, presets, and what pools execute."""
     package = Path(__file__).parent
-    digest = hashlib.sha256(version("prefect").encode())
+    digest = hashlib.sha256(f"{version('prefect')} {sorted(pools.items())}".encode())
     for path in sorted(package.glob("*.py")):
         digest.update(path.read_bytes())
     for path in sorted((package / "presets").glob("*.toml")):
@@ -148,7 +150,8 @@ def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
 
 
 def _ensure_runner(project: Project, server: ProcessRecord, notify: Notify) -> None:
-    runner, build = find_runner(project), build_of_code()
+    pools = client_of(project, server).pools(FLOW_NAME)
+    runner, build = find_runner(project), build_of_code(pools)
     if runner is not None and (runner.address, runner.build) == (server.address, build):
         return
     is_busy = runner is not None and _is_busy(client_of(project, server))
@@ -160,7 +163,7 @@ def _ensure_runner(project: Project, server: ProcessRecord, notify: Notify) -> N
         )
         return
     if runner is not None:
-        notify("restarting the runner: the code has changed")
+        notify("restarting the runner: the code or the work pools have changed")
         _stop(project, "runner", RUNNER_STOP_SECONDS, notify)
     notify("starting the runner")
     _start_runner(project, server, build)

@@ -33,7 +33,8 @@ from grpo_core.types import StageName
 
 ALL_STAGES = tuple(StageName)
 
-_GENERATED_NAME = re.compile(r"[a-z]+-[a-z]+")
+_GENERATED_NAME = re.compile(r"[a-z]+-[a-z]+|[a-z]+\d+-[a-z]+-[a-z]+")
+"""What the command line makes (fluffy-otter) and the form in the UI (epsilon5-mordor-reach)."""
 
 
 def run_title(run: str, stages: Sequence[str]) -> str:
@@ -72,7 +73,8 @@ def grpo(
         preset: Shipped configuration to start from.
         run: Name of the run in the lake: letters, digits, _ and -; empty means the preset's.
         stages: Stages to run, always in the order of the pipeline.
-        overrides: Single settings as section.field=value, for example train.group_size=16.
+        overrides: Single settings as section.field=value, for example train.group_size=16; all
+            of them are in docs/config.md.
         config_file: TOML file on the machine that executes, laid over the preset.
         force: Stages to compute again even when their result exists.
         fork: RUN:PHASE[:STEP] of another run whose training state this run goes on from.

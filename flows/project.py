@@ -15,6 +15,8 @@ from flows.server_settings import ServerSettings, read_server_settings
 from grpo_core.paths import PROJECT_ROOT
 
 PROFILE = "grpo"
+FLOW_MARK = "GRPO_FLOW_PROCESS"
+"""Variable by which processes that a flow started are known; services of the project have none."""
 
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -34,7 +36,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 _FOREIGN_PREFIXES = ("PREFECT_", "PIP_")
-_FOREIGN_NAMES = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"})
+_FOREIGN_NAMES = frozenset({"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", FLOW_MARK})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Puts tables and the report on Prefect's Artifacts pages; without a server they are left out."""
+"""Puts tables and the report on Prefect's Artifacts pages.
+
+What can not be shown, because the server is away or a figure can not be read, costs a warning in
+the run's log and not the run.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,6 +16,7 @@ from prefect.logging import get_run_logger
 
 from flows.reports import audit_of_run, make_report, summary_of_run
 from flows.result_tables import Rows, audit_rows, report_text, tables_after
+from grpo_core.errors import GrpoError
 from grpo_core.stages import StageResult
 from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
@@ -37,14 +42,16 @@ def publish_stage(lake: Lake, run: str, result: StageResult) -> None:
     if result.stage == StageName.AUDIT:
         publish_audits(lake, run)
     elif result.stage in (StageName.PREFILTER, StageName.TRAIN, StageName.EVALUATE):
-        for name, table in tables_after(result.stage, summary_of_run(lake, run)).items():
-            _publish_table(artifact_key(run, name), table, f"Run {run}: {DESCRIPTIONS[name]}.")
+        with _tolerated(f"what stage {result.stage} measured"):
+            for name, table in tables_after(result.stage, summary_of_run(lake, run)).items():
+                _publish_table(artifact_key(run, name), table, f"Run {run}: {DESCRIPTIONS[name]}.")
 
 
 def publish_audits(lake: Lake, run: str) -> None:
     """Publish what every audit finds now, passed or not."""
-    rows = audit_rows(audit_of_run(lake, run))
-    _publish_table(artifact_key(run, "audits"), rows, f"Run {run}: {DESCRIPTIONS['audits']}.")
+    with _tolerated("the table of audits"):
+        rows = audit_rows(audit_of_run(lake, run))
+        _publish_table(artifact_key(run, "audits"), rows, f"Run {run}: {DESCRIPTIONS['audits']}.")
 
 
 def publish_report(lake: Lake, run: str) -> Path:
@@ -68,7 +75,7 @@ def artifact_key(run: str, name: str) -> str:
 def _tolerated(what: str) -> Iterator[None]:
     try:
         yield
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, GrpoError) as error:
         get_run_logger().warning("%s is not in the UI: %s", what, error)
 
 

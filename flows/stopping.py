@@ -1,6 +1,6 @@
 """`grpo stop`: ends a run after the unit in work, wherever it is executed."""
 
-import getpass
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
     if now:
         _cancel(client, directory)
     else:
-        request_stop(directory, f"{getpass.getuser()}@{socket.gethostname()}")
+        who = os.environ.get("USER") or os.getuid()  # a container may know no names
+        request_stop(directory, f"{who}@{socket.gethostname()}")
         say("asked the run to stop after the unit in work; Ctrl-C only stops watching")
     watch(directory)
     return 0 if _last_state(directory) in STOPPED else 1

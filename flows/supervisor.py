@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flows.processes import ProcessRecord, birth_of, descendants, environments, kill, stop_all
+from flows.project import FLOW_MARK
 from grpo_core.paths import PROJECT_ROOT
 
-MARK = "GRPO_FLOW_PROCESS"
 CHILD_GRACE_SECONDS = 10.0
 """How long children have to end after SIGTERM; Prefect grants the whole flow 30 s."""
 FLOW_GRACE_SECONDS = 30.0
@@ -44,18 +44,18 @@ def supervised(record: Path) -> Iterator[None]:
     record.parent.mkdir(parents=True, exist_ok=True)
     me.write(record)
     foreign = descendants(me.pid)
-    os.environ[MARK] = _mark(me)
+    os.environ[FLOW_MARK] = _mark(me)
     guardian = subprocess.Popen(
         [sys.executable, "-m", "flows.supervisor", str(me.pid), me.birth, *_runner()],
         cwd=PROJECT_ROOT,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        env=os.environ | {MARK: "guardian"},
+        env=os.environ | {FLOW_MARK: "guardian"},
     )
     try:
         yield
     finally:
-        os.environ.pop(MARK, None)
+        os.environ.pop(FLOW_MARK, None)
         kept = {guardian.pid, *(process.pid for process in foreign)}
         below = [process for process in descendants(me.pid) if process.pid not in kept]
         stop_all([*below, *marked(me)], CHILD_GRACE_SECONDS)
@@ -66,13 +66,13 @@ def supervised(record: Path) -> Iterator[None]:
 
 def marked(owner: ProcessRecord) -> list[ProcessRecord]:
     """Living processes other than `owner` that it started, directly or not."""
-    return [process for process, value in environments(MARK) if value == _mark(owner)]
+    return [process for process, value in environments(FLOW_MARK) if value == _mark(owner)]
 
 
 def sweep_orphans() -> int:
     """Kill every marked process of this user whose flow is gone; returns how many there were."""
     orphans = []
-    for process, value in environments(MARK):
+    for process, value in environments(FLOW_MARK):
         pid = value.partition("@")[0]
         if pid.isdigit():
             present = ProcessRecord(int(pid), birth_of(int(pid)) or "gone", "", "")

@@ -103,7 +103,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.WARNING)  # the rest goes to the attempts' logs
+    logging.basicConfig(handlers=[shown])
     console = Console()
     results = []
     for seed in arguments.seeds:

@@ -44,7 +44,9 @@ print("%d.%d.%d" % sys.version_info[:3], "fits" if ok else "old")'
 
 find_python() {
     seen=""
-    for candidate in ${PYTHON:-python3.11 python3.12 python3.13 python3 python python3.14}; do
+    if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"
+    else set -- python3.11 python3.12 python3.13 python3 python python3.14; fi
+    for candidate in "$@"; do
         path="$(command -v "$candidate" 2>/dev/null)" || continue
         if answer="$("$path" -c "$probe" 2>/dev/null)"; then
             case "$answer" in *fits) FOUND="$path"; return 0 ;; esac
@@ -168,9 +170,13 @@ make_venv() {
 
 take_lock() {
     mkdir -p "$(dirname "$LOCK")"
+    nameless=0
     until mkdir "$LOCK" 2>/dev/null; do
         owner="$(cat "$LOCK/pid" 2>/dev/null || true)"
         if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then rm -rf "$LOCK"; continue; fi
+        # Its owner names itself at once; one that did not was killed before it could.
+        if [ -n "$owner" ]; then nameless=0; else nameless=$((nameless + 1)); fi
+        if [ "$nameless" -gt 3 ]; then rm -rf "$LOCK"; nameless=0; continue; fi
         say "waiting for another installation (process ${owner:-unknown})"
         sleep 2
     done

@@ -10,6 +10,7 @@ from rich.text import Text
 from flows.console import out, say
 
 if TYPE_CHECKING:
+    from grpo_core.rewards.grader import GraderRules
     from grpo_core.rewards.selftest import Tried
 
 _SHOWN_CHARACTERS = 60
@@ -66,11 +67,9 @@ def grade_command(
         say(f"{counts.total():,} rows: {summary or 'none'}")
 
 
-def _selftest(function: str, rules: object) -> None:
-    from grpo_core.rewards.grader import GraderRules
+def _selftest(function: str, rules: "GraderRules") -> None:
     from grpo_core.rewards.selftest import pattern, selftest
 
-    assert isinstance(rules, GraderRules)
     tried = selftest(function, rules)
     out.print(_totals(tried))
     failed = [item for item in tried if not item.is_right]

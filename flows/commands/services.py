@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.table import Table
 from flows.console import out, say
 from flows.local import Status, down, ensure_up, status
 from flows.project import foreign_settings, this_project
+from flows.work_pool import give_to_pool, take_back
 
 
 def register(app: typer.Typer) -> None:
@@ -20,10 +22,22 @@ def register(app: typer.Typer) -> None:
     app.command("status")(status_command)
 
 
-def up_command() -> None:
+def up_command(
+    pool: Annotated[
+        bool, typer.Option("--pool", help="Give the deployments to workers, as prefect.yaml says.")
+    ] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Take them back to the local runner.")
+    ] = False,
+) -> None:
     """Start the local Prefect server and runner, if they are not running."""
+    if pool and local:
+        raise typer.BadParameter("give --pool or --local, not both")
     project = this_project()
     client = ensure_up(project, say)
+    if pool or local:
+        give_to_pool(project, client, say) if pool else take_back(client, say)
+        ensure_up(project, say)
     out.print(f"Prefect: {client.url.removesuffix('/api')}", highlight=False)
     out.print(f"run: {_prefect()} deployment run grpo/full --watch", highlight=False)
     for name in foreign_settings():

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -48,27 +49,36 @@ def verify_loss_command(
         facts=run_facts(chosen),
     )
     if output_format == "json":
-        out.print_json(json.dumps(as_record(report)))
+        out.print_json(json.dumps(as_record(report, options_of(chosen)), allow_nan=False))
     else:
         _show(report, options_of(chosen))
     if not report.passed:
         raise typer.Exit(1)
 
 
-def as_record(report: "VerifyReport") -> dict[str, Any]:
-    """The report as JSON types."""
-    return {
+def as_record(report: "VerifyReport", options: dict[str, Any]) -> dict[str, Any]:
+    """The report as JSON types; an error that is no number is null."""
+    record = {
         "passed": report.passed,
         "max_loss_error": report.max_loss_error,
         "max_gradient_error": report.max_gradient_error,
         "advantage_error": report.advantage_error,
         "penalty_error": report.penalty_error,
         "tolerance": report.tolerance,
-        "options": asdict(report.resolved),
+        "options": options,
         "cases": [asdict(case) for case in report.cases],
         "weights": [asdict(row) for row in report.weights],
         "findings": [asdict(finding) for finding in report.findings],
     }
+    return {name: _json_value(value) for name, value in record.items()}
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _json_value(item) for name, item in value.items()}
+    return [_json_value(item) for item in value] if isinstance(value, list) else value
 
 
 def options_of(config: "RunConfig") -> dict[str, Any]:

@@ -169,6 +169,13 @@ def check_reward(config: RunConfig) -> None:
     reserved = sorted(set(reward.verifiers) & set(BUILT_IN))
     if reserved:
         raise ConfigError(f"reward.verifiers: {reserved[0]!r} is the name of a built-in verifier")
+    known = (*BUILT_IN, *reward.verifiers)
+    unknown = [name for name in reward.calls.second_opinions if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"reward.calls.second_opinions: there is no verifier {unknown[0]!r}",
+            hint=f"known: {', '.join(known)}; give a function a name in reward.verifiers",
+        )
     default = [] if reward.function in BUILT_IN else [reward.function]
     for text in [*default, *reward.verifiers.values()]:
         find_function(text)

@@ -25,6 +25,9 @@ class CallsConfig(Section):
     """Most samples of one call of a function per batch."""
     batch_timeout_seconds: float = keyed(600.0, *_VERDICTS, absent=600.0, gt=0)
     """Wall-clock limit of one call of a function per batch; beyond it the verdict is `timeout`."""
+    second_opinions: tuple[str, ...] = keyed((), *_VERDICTS, absent=())
+    """Further verifiers that grade every row: `math`, `code` or names of `reward.verifiers`. The
+    verdict of the majority stands; the share that agrees on correct or not is its confidence."""
 
 
 class RewardConfig(Section):

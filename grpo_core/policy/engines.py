@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from grpo_core.config import RunConfig
+from grpo_core.errors import EngineGoneError
 from grpo_core.models.head import Head
 from grpo_core.models.load import context_tokens, pad_token_id
 from grpo_core.models.scoring import score
@@ -114,7 +115,7 @@ def _vllm_sampler(
 
 def _engine(directory: Path, settings: Any) -> Any:
     """The engine of this process with the weights of `directory`, started when it is needed."""
-    from grpo_core.sampling.vllm_engine import EngineGoneError, VllmEngine
+    from grpo_core.sampling.vllm_engine import VllmEngine
 
     engine = _engines.get("vllm")
     if engine is not None and not _fits(engine, directory, settings):

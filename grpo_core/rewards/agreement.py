@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from grpo_core.errors import DataContractError
-from grpo_core.rewards.verdict import Verdict
+from grpo_core.rewards.verdict import Label, Verdict
 
 
 def agreement(verdicts: Sequence[Verdict]) -> Verdict:
     """Return what most graders of one completion say, and how many of them say it.
 
-    Graders agree when their rewards are equal. A grader without a reward (timeout, error) has no
-    vote; when none has one, the first verdict stands. Of a tie the side of the earlier grader wins.
+    Graders agree when both say correct or both do not. A grader without a reward (timeout, error)
+    has no vote; when none has one, the first verdict stands. Of a tie the side of the earlier
+    grader wins.
 
     Args:
         verdicts: One a grader, of the same completion; the most trusted grader first.
@@ -25,9 +26,10 @@ def agreement(verdicts: Sequence[Verdict]) -> Verdict:
     """
     if not verdicts:
         raise DataContractError("agreement: expected at least one verdict, got none")
-    votes = Counter(v.reward_raw for v in verdicts if v.reward_raw is not None)
-    if not votes:
+    voters = [verdict for verdict in verdicts if verdict.reward_raw is not None]
+    if not voters:
         return verdicts[0]
+    votes = Counter(verdict.label is Label.CORRECT for verdict in voters)
     winner, count = votes.most_common(1)[0]
-    chosen = next(verdict for verdict in verdicts if verdict.reward_raw == winner)
-    return replace(chosen, confidence=count / votes.total())
+    chosen = next(verdict for verdict in voters if (verdict.label is Label.CORRECT) == winner)
+    return replace(chosen, confidence=count / len(voters))

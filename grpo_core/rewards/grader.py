@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from grpo_core.errors import DataContractError
+from grpo_core.rewards.agreement import agreement
 from grpo_core.rewards.code.grading import CodeGrader
 from grpo_core.rewards.functions.grading import FunctionGrader
 from grpo_core.rewards.functions.reference import find_function
@@ -37,6 +38,7 @@ class GraderRules:
         code_seconds: Wall-clock limit of all tests of one program.
         batch_rows: Most samples of one call per batch.
         batch_timeout_seconds: Wall-clock limit of one call per batch.
+        second_opinions: Further verifiers that grade every row, see `agreement`.
     """
 
     function: str = MATH
@@ -49,6 +51,7 @@ class GraderRules:
     code_seconds: float = 10.0
     batch_rows: int = 256
     batch_timeout_seconds: float = 600.0
+    second_opinions: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,9 +106,21 @@ class Grader:
             ConfigError: A reward function that cannot be found.
             ServiceError: A reward function that cannot be imported.
         """
+        first = self._by_verifier(texts, problems, [self.rules.verifier_of(p) for p in problems])
+        if not self.rules.second_opinions:
+            return first
+        opinions = [
+            self._by_verifier(texts, problems, [name] * len(problems))
+            for name in self.rules.second_opinions
+        ]
+        return [agreement(verdicts) for verdicts in zip(first, *opinions, strict=True)]
+
+    def _by_verifier(
+        self, texts: Sequence[str], problems: Sequence[Problem], names: Sequence[str]
+    ) -> list[Verdict]:
         places: dict[str, list[int]] = {}
-        for index, problem in enumerate(problems):
-            places.setdefault(self.rules.verifier_of(problem), []).append(index)
+        for index, name in enumerate(names):
+            places.setdefault(name, []).append(index)
         verdicts: dict[int, Verdict] = {}
         for name, indices in places.items():
             graded = self._grader(name).grade(

@@ -28,6 +28,7 @@ def grader_rules(config: RunConfig) -> GraderRules:
         code_seconds=reward.calls.code_seconds,
         batch_rows=reward.calls.batch_rows,
         batch_timeout_seconds=reward.calls.batch_timeout_seconds,
+        second_opinions=reward.calls.second_opinions,
     )
 
 

@@ -39,9 +39,10 @@ class Tolerance:
     most: float
 
 
-TOLERANCES = {"float32": Tolerance(1e-4, 1e-3), "bfloat16": Tolerance(3e-2, 5e-1)}
-"""By dtype. In fp32 vLLM and transformers agree to about 1e-6; bf16 rounds each layer to 8 bits, so
-there only weights that are wrong, not weights that are one small step old, can be told apart."""
+TOLERANCES = {"float32": Tolerance(1e-4, 1e-3), "bfloat16": Tolerance(1.2e-1, 1.0)}
+"""By dtype. vLLM and transformers agree to 1e-6 (tiny model) and 1e-5 (30 layers) in fp32. bf16
+rounds after each layer: 0.05 on average and 0.2 at most over 30 layers. So there only weights that
+are wrong, not weights that are one small step old, can be told apart."""
 
 
 @dataclass(frozen=True, slots=True)

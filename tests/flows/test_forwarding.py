@@ -83,3 +83,19 @@ def test_a_server_that_is_away_costs_a_warning_not_the_run(
 )
 def test_artifact_keys_are_what_prefect_takes(run: str, stage: str, key: str) -> None:
     assert artifact_key(run, stage) == key
+
+
+def test_alerts_are_warnings_and_events_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    passed_on: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        forwarding, "emit_alert", lambda run, event: passed_on.append((run, event["kind"]))
+    )
+    forwarder, log = _forwarder(tmp_path)
+    log.emit("alert", label="train/1", kind="kl", step=3, value=1.5, threshold=1.0)
+    with caplog.at_level(logging.INFO, logger="forwarding"):
+        forwarder._forward()
+    assert passed_on == [(tmp_path.name, "kl")]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "ALERT at step 3: kl 1.5, bound 1" in caplog.text

@@ -80,6 +80,7 @@ def test_the_work_pool_file_has_the_same_deployments() -> None:
         ("fluffy-otter", {}, "tiny full"),
         ("fluffy-otter", {"run": "demo", "stages": ["train"]}, "demo train"),
         ("fluffy-otter", {"stages": ["train", "evaluate"]}, "tiny train+evaluate"),
+        ("epsilon5-morgulduin-reach", {"run": "demo"}, "demo full"),
         ("exp 7", {"run": "demo"}, "exp 7"),
     ],
 )

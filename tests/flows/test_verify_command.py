@@ -28,7 +28,7 @@ def test_the_users_own_file_decides(tmp_path: Path) -> None:
     assert record["passed"] is True
     assert record["max_loss_error"] < 1e-5
     assert record["max_gradient_error"] < 1e-5
-    assert record["options"]["ratio_cap"] == 0.2
+    assert record["options"]["loss.ratio_cap"] == 0.2
     assert "cispo_cap_below_one" in [finding["code"] for finding in record["findings"]]
     assert {case["arrangement"] for case in record["cases"]} >= {"whole step", "two ranks"}
 
@@ -39,3 +39,15 @@ def test_a_broken_loss_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     done = verify()
     assert done.exit_code == 1
     assert "DISAGREES" in done.output
+
+
+def test_a_loss_that_is_no_number_fails_and_is_null_in_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = losses.surrogate_loss
+    monkeypatch.setattr(losses, "surrogate_loss", lambda *args: right(*args) * float("nan"))
+    done = verify("--format", "json")
+    assert done.exit_code == 1
+    record = json.loads(done.output, parse_constant=pytest.fail)
+    assert record["passed"] is False
+    assert record["max_gradient_error"] is None

@@ -15,8 +15,9 @@ from grpo_core.rewards.nursery import Nursery, Worker
 from grpo_core.rewards.protocol import encode, receive
 
 Handler = Callable[[dict[str, Any], socket.socket], dict[str, Any]]
-_REPLY_BYTES: Final = 8 * OUTPUT_BYTES
-_BROKEN: Final = (OSError, ValueError, TypeError, KeyError, LookupError, RecursionError)
+_ESCAPED: Final = 6
+"""Bytes that a byte of output takes in JSON at most."""
+_BROKEN: Final = (OSError, ValueError, TypeError, LookupError, RecursionError, MemoryError)
 """What reading a reply of a stranger's process may raise."""
 
 
@@ -62,9 +63,8 @@ class _Checker:
         for given, expected in tests["cases"]:
             try:
                 with self._process() as process:
-                    reply = self._ask(
-                        process, {"do": "run", "program": self.program, "stdin": given}
-                    )
+                    question = {"do": "run", "program": self.program, "stdin": given}
+                    reply = self._ask(process, question, _ESCAPED * OUTPUT_BYTES + 4096)
                 failed = str(reply["error"])
                 is_same = same_output(str(reply["stdout"]), expected)
                 results.append(failed or ("" if is_same else "another output"))
@@ -122,14 +122,16 @@ class _Checker:
             raise ProgramFailedError(str(reply["error"]))
         return [str(name) for name in reply["names"]]
 
-    def _ask(self, process: Worker, message: dict[str, Any]) -> dict[str, Any]:
+    def _ask(
+        self, process: Worker, message: dict[str, Any], max_bytes: int = OUTPUT_BYTES
+    ) -> dict[str, Any]:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise ProgramFailedError("out of time")
         process.connection.settimeout(left)
         try:
             process.connection.sendall(encode(message))
-            reply = receive(process.connection, process.buffer, _REPLY_BYTES)
+            reply = receive(process.connection, process.buffer, max_bytes)
         except TimeoutError as error:
             raise ProgramFailedError("out of time") from error
         if reply is None:

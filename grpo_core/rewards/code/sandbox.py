@@ -100,7 +100,8 @@ def _python_files() -> tuple[str, ...]:
     """Directories of the interpreter's own libraries and of installed packages."""
     paths = sysconfig.get_paths()
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple({os.path.realpath(paths[name]) for name in names})
+    libraries = os.path.join(sys.base_prefix, "lib")
+    return tuple({os.path.realpath(path) for path in (libraries, *(paths[n] for n in names))})
 
 
 def _hook(readable: tuple[str, ...]) -> Callable[[str, tuple[Any, ...]], None]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from grpo_core.errors import ServiceError
 from grpo_core.rewards.dispatch import Dispatcher, Reply, Request
 from grpo_core.rewards.functions.reference import FunctionRef
 from grpo_core.rewards.nursery import Crew
@@ -69,6 +70,15 @@ class FunctionGrader:
         Raises:
             ServiceError: The function cannot be imported; carries the reason.
         """
+        try:
+            return self._grade(texts, problems)
+        except ServiceError as error:
+            raise ServiceError(
+                f"reward function {self.function.text!r} cannot be imported: {error.message}",
+                "try: grpo grade --selftest FUNCTION",
+            ) from error
+
+    def _grade(self, texts: Sequence[str], problems: Sequence[Problem]) -> list[Verdict]:
         problems = [{**dict.fromkeys(PROBLEM_FIELDS), **problem} for problem in problems]
         if self.function.per == "sample":
             requests = [

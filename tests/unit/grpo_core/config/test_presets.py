@@ -30,6 +30,7 @@ def test_baseline_7b() -> None:
     config = load_config("baseline-7b")
     train, steps = config.train, sum(phase.max_steps for phase in config.train.phases)
     assert (train.group_size, train.prompts_per_rollout) == (16, 512)
+    assert config.loss.method == "grpo"
     assert (config.loss.clip_low, config.loss.clip_high) == (0.2, 0.2)
     assert load_config("baseline-7b", overrides=["loss.clip_high=0.28"]).loss.clip_high == 0.28
     assert (config.kl.beta, config.kl.place) == (0.01, "loss")

@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from grpo_core.config import load_config, preset_names
+from grpo_core.config.checks import run_facts
 from grpo_core.objective import (
     AdvantageConfig,
     KlConfig,
@@ -49,6 +51,20 @@ def test_configured_losses_meet_their_definition(name):
     assert report.passed, (report.max_loss_error, report.max_gradient_error)
     assert len(report.cases) == 2 * 6
     assert report.resolved.method == loss.get("method", "dapo")
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_loss_of_every_shipped_preset_is_right(preset):
+    config = load_config(preset)
+    report = verify_loss(
+        config.loss,
+        advantage=config.advantage,
+        kl=config.kl,
+        mask=config.mask,
+        facts=run_facts(config),
+        seeds=1,
+    )
+    assert report.passed
 
 
 def test_weights_show_who_counts_how_much():

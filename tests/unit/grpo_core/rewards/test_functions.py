@@ -181,7 +181,7 @@ def test_a_module_that_cannot_be_imported_says_why(tmp_path: Path) -> None:
     path.write_text("import nowhere_to_be_found\ndef reward(completion, problem): ...\n")
     with (
         Grader(GraderRules(function=f"{path}:reward", workers=1)) as grader,
-        pytest.raises(ServiceError, match="nowhere_to_be_found"),
+        pytest.raises(ServiceError, match=r"broken.py:reward.*nowhere_to_be_found"),
     ):
         grader.grade(["7"], [PROBLEM])
 

@@ -55,6 +55,32 @@ def test_every_stage_grades_by_the_configured_function(tmp_path: Path, run_mini:
     assert not changed & {"prompts", "samples", "eval_samples/base"}
 
 
+SURE = """
+from dataclasses import replace
+from grpo_core.rewards import grade
+
+def sure(completion, problem):
+    verdict = grade(completion, problem["gold"])
+    return replace(verdict, confidence=0.25 if verdict.extracted is None else 0.75)
+"""
+
+
+def test_confidence_and_seconds_are_stored_with_every_sample(tmp_path: Path, run_mini: Run) -> None:
+    source = tmp_path / "rewards.py"
+    source.write_text(SURE)
+    stages = (StageName.INGEST, StageName.PREFILTER)
+    run_mini(tmp_path / "lake", f"reward.function={source}:sure", stages=stages)
+    with Warehouse(Lake(tmp_path / "lake").catalog("mini")) as warehouse:
+        rows = warehouse.query(
+            "select confidence, extracted, grading_seconds, verifier_version from run_verdicts"
+        ).dicts()
+    assert {(row["extracted"] is None, row["confidence"]) for row in rows} == {
+        (True, 0.25),
+        (False, 0.75),
+    }
+    assert all(row["grading_seconds"] > 0 for row in rows)
+
+
 def test_a_broken_reward_stops_before_anything_is_sampled(tmp_path: Path, run_mini: Run) -> None:
     source = tmp_path / "rewards.py"
     source.write_text("def reward(completion, problem):\n    return float('7' in completion)\n")

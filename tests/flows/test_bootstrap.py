@@ -1,0 +1,51 @@
+"""The lock and the choice of interpreter of scripts/bootstrap.sh, without installing anything."""
+
+import subprocess
+from pathlib import Path
+
+SCRIPT = (Path(__file__).resolve().parents[2] / "scripts/bootstrap.sh").read_text(encoding="utf-8")
+FUNCTIONS = SCRIPT[: SCRIPT.index('BUILD="$(wanted_torch)"')].replace('cd "$(dirname "$0")/.."', "")
+
+
+def _run(directory: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f"{FUNCTIONS}\nsleep() {{ :; }}\n{script}"],
+        cwd=directory,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_a_lock_whose_owner_died_before_naming_itself_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".grpo/venv.lock").mkdir(parents=True)
+    done = _run(tmp_path, 'take_lock; cat "$LOCK/pid"; echo " $$"')
+    assert done.returncode == 0, done.stderr
+    mine, shell = done.stdout.split()
+    assert mine == shell
+    assert not (tmp_path / ".grpo/venv.lock").exists()
+
+
+def test_a_lock_of_a_dead_process_is_taken_over_a_living_one_is_waited_for(tmp_path: Path) -> None:
+    lock = tmp_path / ".grpo/venv.lock"
+    lock.mkdir(parents=True)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (lock / "pid").write_text(str(dead.pid))
+    assert _run(tmp_path, "take_lock").returncode == 0
+    lock.mkdir()
+    start = "sleep 60 >/dev/null 2>&1 & echo $!"  # not our child, so that it is gone once killed
+    living = subprocess.run(["sh", "-c", start], capture_output=True, text=True).stdout.strip()
+    (lock / "pid").write_text(living)
+    done = _run(tmp_path, f"sleep() {{ kill {living}; command sleep 0.1; }}; take_lock")
+    assert done.returncode == 0
+    assert f"waiting for another installation (process {living})" in done.stderr
+
+
+def test_an_interpreter_whose_path_has_spaces_is_found(tmp_path: Path) -> None:
+    own = tmp_path / "my python"
+    own.write_text("#!/bin/sh\necho 3.12.1 fits\n")
+    own.chmod(0o755)
+    done = _run(tmp_path, 'find_python && echo "$FOUND"', PYTHON=str(own))
+    assert done.stdout.strip() == str(own), done.stderr

@@ -1,0 +1,87 @@
+"""After a crash the server's picture is brought in line with the processes that live."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flows.api import ApiClient, FlowRun
+from flows.automations import crash_automation, ensure_automation
+from flows.processes import ProcessRecord, birth_of
+from flows.project import Project
+from flows.reconcile import reconcile
+from flows.request import make_request
+from flows.scheduling import schedule_after
+from grpo_core.errors import ConfigError
+
+
+class FakeServer(ApiClient):
+    """Holds runs and automations; notes what is changed."""
+
+    def __init__(self, *runs: FlowRun) -> None:
+        super().__init__("")
+        self.runs, self.changes = runs, {}  # type: ignore[var-annotated]
+        self.saved: dict[str, dict[str, object]] = {}
+
+    def active_flow_runs(self, flow: str) -> list[FlowRun]:
+        return list(self.runs)
+
+    def mark_crashed(self, flow_run_id: str, message: str) -> None:
+        self.changes[flow_run_id] = "crashed"
+
+    def mark_cancelled(self, flow_run_id: str, message: str) -> None:
+        self.changes[flow_run_id] = "cancelled"
+
+    def automations(self) -> dict[str, dict[str, object]]:
+        return self.saved
+
+    def save_automation(self, body: dict[str, object], automation_id: str | None = None) -> None:
+        self.saved[str(body["name"])] = body | {"id": automation_id or "new"}
+
+
+def _run(name: str, state: str, pool: str = "") -> FlowRun:
+    return FlowRun(name, name, state, "", {}, work_pool=pool)
+
+
+def _record(project: Project, run: str, birth: str) -> Path:
+    path = project.flow_process(run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ProcessRecord(os.getpid(), birth, "", "").write(path)
+    return path
+
+
+@pytest.mark.parametrize("has_runner", [True, False])
+def test_only_runs_without_a_process_are_closed(tmp_path: Path, has_runner: bool) -> None:
+    project = Project(tmp_path)
+    _record(project, "alive", birth_of(os.getpid()) or "")
+    stale = _record(project, "rebooted", "another boot:1")
+    _record(project, "halting", "another boot:2")
+    server = FakeServer(
+        _run("alive", "RUNNING"),
+        _run("rebooted", "RUNNING"),
+        _run("halting", "CANCELLING"),
+        _run("starting", "PENDING"),
+        _run("waiting", "SCHEDULED"),
+        _run("elsewhere", "RUNNING", pool="grpo"),
+    )
+    told = reconcile(project, server, has_runner=has_runner)
+    lost = {} if has_runner else {"starting": "crashed"}
+    assert server.changes == {"rebooted": "crashed", "halting": "cancelled"} | lost
+    assert len(told) == len(server.changes)
+    assert not stale.exists()
+
+
+def test_an_automation_is_made_once_and_replaced_when_ours_changes() -> None:
+    server, body = FakeServer(), crash_automation()
+    assert ensure_automation(server, body)
+    assert not ensure_automation(server, body)
+    server.saved[body["name"]]["enabled"] = False  # the user switched it off
+    assert not ensure_automation(server, body)
+    assert ensure_automation(server, body | {"enabled": False})
+    assert server.saved[body["name"]]["id"] == "new"
+
+
+def test_training_after_itself_is_refused() -> None:
+    request = make_request("full", "tiny", None, "demo", None, None)
+    with pytest.raises(ConfigError, match="would never end"):
+        schedule_after(FakeServer(), request, "demo")

@@ -1,0 +1,106 @@
+"""`grpo stop` without a server that executes: whom it asks, and what it says to nobody."""
+
+import fcntl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from flows import stopping
+from flows.api import ApiClient, FlowRun
+from flows.following import run_lock
+from flows.processes import ProcessRecord
+from flows.project import Project
+from grpo_core.errors import DataContractError, ServiceError
+from grpo_core.stages.records import RunRecords
+from grpo_core.stages.stopping import asked_to_stop
+
+
+class FakeServer(ApiClient):
+    def __init__(self, *runs: FlowRun) -> None:
+        super().__init__("")
+        self.runs, self.cancelled = runs, []  # type: ignore[var-annotated]
+
+    def active_flow_runs(self, flow: str) -> list[FlowRun]:
+        return list(self.runs)
+
+    def cancel(self, flow_run_id: str) -> None:
+        self.cancelled.append(flow_run_id)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "lake" / "runs" / "demo"
+    path.mkdir(parents=True)
+    return path
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, server: FakeServer | None) -> None:
+    record = ProcessRecord(1, "", "", "") if server else None
+    monkeypatch.setattr(stopping, "find_server", lambda project: record)
+    monkeypatch.setattr(stopping, "client_of", lambda project, found: server)
+
+
+@contextmanager
+def _worked_on(directory: Path) -> Iterator[RunRecords]:
+    """An attempt whose lock is held until somebody asks it to stop."""
+    records = RunRecords(directory)
+    records.begin({"flow_run": "7"}, set())
+    (directory / "progress.jsonl").touch()
+    lock = run_lock(directory)
+    lock.parent.mkdir(parents=True)
+    stream = lock.open("w")
+    fcntl.flock(stream, fcntl.LOCK_EX)
+
+    def end_when_asked() -> None:
+        deadline = time.monotonic() + 20
+        while asked_to_stop(directory) is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        records.finish("Stopped", "after a unit")
+        stream.close()
+
+    thread = threading.Thread(target=end_when_asked)
+    thread.start()
+    yield records
+    thread.join()
+
+
+def test_whoever_works_is_asked_and_waited_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _use(monkeypatch, None)
+    with _worked_on(directory):
+        assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert "@" in (asked_to_stop(directory) or "")
+
+
+def test_a_run_that_waits_is_cancelled_by_its_name(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer(
+        FlowRun("1", "a", "SCHEDULED", "", {"run": "demo"}),
+        FlowRun("2", "b", "SCHEDULED", "", {"run": "other"}),
+        FlowRun("3", "c", "SCHEDULED", "", {"preset": "demo"}),
+    )
+    _use(monkeypatch, server)
+    assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert server.cancelled == ["1", "3"]
+
+
+def test_nobody_to_stop_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _use(monkeypatch, FakeServer())
+    with pytest.raises(DataContractError, match="nobody works on run 'demo'"):
+        stopping.stop(Project(directory), directory, now=False)
+
+
+def test_now_needs_the_server_that_knows_the_run(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _use(monkeypatch, None)
+    with _worked_on(directory):
+        with pytest.raises(ServiceError, match="not known to a server"):
+            stopping.stop(Project(directory), directory, now=True)
+        stopping.request_stop(directory, "the test")
