@@ -124,7 +124,6 @@ class Reference:
             self.cache.put_many(
                 [rows[n] for n in missing], list(fresh.values()), scored_by=self.scorer.signature
             )
-        self._is_proven = True
         self.hits += len(found)
         self.misses += len(missing)
         look_up = (looked_up - started) / max(len(rows), 1)
@@ -161,6 +160,7 @@ class Reference:
                     hint="the cached rows were made by other code or rounded; remove the "
                     "directory and its rows are computed again",
                 )
+        self._is_proven = True
 
     def _score(self, rows: Sequence[RefRow]) -> list[Logprobs]:
         if not rows:

@@ -5,7 +5,7 @@ The file is a tar archive of a small lake:
 ```
 export.json                          run, and bytes and sha256 of every other file
 runs/<run>/…                         records, configuration, progress
-artifacts/<stage>/<key>/<content12>/ every generation that the run's attempts used
+artifacts/<stage>/<key>/<content12>/ what the run uses, and of earlier attempts what is there
 ref_logprobs/<fingerprint>/          the cache rows that its rollouts were trained with
 ```
 
@@ -72,15 +72,16 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
         RunBusyError: The run is at work.
     """
     catalog = lake.catalog(run)
-    if catalog.damaged:
-        first = catalog.damaged[0]
-        raise ArtifactError(
-            f"run {run!r} cannot be exported: {first.path}: {first.reason}",
-            hint=f"grpo run --run {run} makes it again",
-        )
+    pins = latest_pins(lake, [run])
+    for entry in catalog.damaged:
+        if any(key == entry.key and entry.path.endswith(content) for _, key, content in pins):
+            raise ArtifactError(
+                f"run {run!r} cannot be exported: {entry.path}: {entry.reason}",
+                hint=f"grpo run --run {run} makes it again",
+            )
     who = hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}")
     with who, _scratch(lake) as scratch:
-        generations = sorted({(r.stage, r.key, r.content) for r in catalog.run_artifacts})
+        generations = sorted({(e.stage, e.key, e.content) for e in catalog.entries})
         for stage, key, content in generations:
             source = lake.store.generation(stage, key, content).path
             _copy(source, scratch / source.relative_to(lake.root))
@@ -136,6 +137,15 @@ def _scratch(lake: Lake) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def latest_pins(lake: Lake, runs: Iterable[str]) -> set[tuple[str, str, str]]:
+    """(stage, key, name of the generation) of what the runs use now."""
+    return {
+        (node["stage"], node["key"], node["content"][:12])
+        for run in runs
+        for node in read_json(lake.run_directory(run) / "run.json")["nodes"].values()
+    }
 
 
 def _copy(source: Path, target: Path) -> None:

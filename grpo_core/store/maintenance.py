@@ -10,7 +10,7 @@ from pathlib import Path
 from grpo_core.errors import ArtifactError
 from grpo_core.store.artifacts import check_files, read_artifact
 from grpo_core.store.catalog import DamagedEntry
-from grpo_core.store.exchange import open_cache, row_keys
+from grpo_core.store.exchange import latest_pins, open_cache, row_keys
 from grpo_core.store.files import FileDigests
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
@@ -71,7 +71,7 @@ def verify(lake: Lake) -> Verified:
             check_files(read_artifact(path), FileDigests(None))
         except ArtifactError as error:
             damaged.append(_damaged(lake, path, path.parent.parent.name, path.parent.name, error))
-    for stage, key, content in sorted(_pinned(lake)):
+    for stage, key, content in sorted(latest_pins(lake, lake.run_names())):
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
