@@ -43,6 +43,14 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        from grpo_core.stages.faults import machine_fault
+
+        fault = machine_fault(error)
+        if fault is None:
+            raise
+        say_error(fault.message, fault.hint)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ class Project:
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         environment["PREFECT_HOME"] = str(self.home)
         environment["PREFECT_PROFILES_PATH"] = str(self.profiles)
+        environment["PREFECT_SERVER_MEMO_STORE_PATH"] = str(self.home / "memo_store.toml")
+        environment["PREFECT_RESULTS_LOCAL_STORAGE_PATH"] = str(self.home / "storage")
         environment |= self.server_settings().environment()
         if api_url is not None:
             environment["PREFECT_API_URL"] = api_url

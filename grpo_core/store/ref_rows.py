@@ -131,7 +131,8 @@ def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None
     looked_at = np.minimum(starts[:, None] + np.arange(_FEWEST_TELLING_VALUES), ends[:, None] - 1)
     suspects = np.flatnonzero((lengths > 0) & ~(bits[looked_at] & _HALF_PRECISION_BITS).any(axis=1))
     together, first = 0, None
-    for row in suspects.tolist():
+    rows: list[int] = suspects.tolist()
+    for row in rows:
         part = slice(starts[row], ends[row])
         is_rounded = not (bits[part] & _HALF_PRECISION_BITS).any()
         telling = int(np.count_nonzero(flat[part])) if is_rounded else 0

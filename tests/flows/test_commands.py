@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from flows.cli import app
+from flows.cli import app, main
 from grpo_core.errors import ArtifactError, ConfigError, DataContractError
 
 
@@ -136,6 +136,21 @@ def test_selftest_fails_a_reward_that_can_be_fooled() -> None:
     done = _grpo("grade", "--selftest", "docs/examples/rewards.py:closeness")
     assert done.exit_code == 1
     assert "shotgun boxes" in done.output
+
+
+def test_a_full_disk_is_an_error_of_two_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("flows.cli.app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert "the disk is full" in told
+    assert "grpo lake gc" in told
 
 
 def test_refresh_writes_the_database_for_other_clients(lake: str) -> None:

@@ -24,7 +24,12 @@ def test_prefect_toml_says_what_our_own_processes_get() -> None:
     project = Project(ROOT)
     assert ROOT / table.pop("home") == project.home
     assert ROOT / table.pop("profiles_path") == project.profiles
-    assert _flat(table) == SETTINGS
+    flat = _flat(table)
+    own = project.environment()
+    for name in ("PREFECT_SERVER_MEMO_STORE_PATH", "PREFECT_RESULTS_LOCAL_STORAGE_PATH"):
+        assert str(ROOT / flat.pop(name)) == own[name]
+        assert Path(own[name]).is_relative_to(project.home)
+    assert flat == SETTINGS
 
 
 def test_nothing_of_the_users_own_settings_leaks_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from grpo_core.objective.kl_control import start_control
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.paths import resolve_path
 from grpo_core.planning.graph import needs_reference, total_steps
+from grpo_core.policy.origins import Scorer
 from grpo_core.policy.reference import Reference
 from grpo_core.policy.runtime import PolicyRuntime, completion_columns, load_runtime, sample_request
 from grpo_core.rewards import Verdict
@@ -140,7 +141,8 @@ def _trainer(config: RunConfig, directory: Path, grader: Grader) -> PhaseTrainer
     runtime = _moved()
     reference = None
     if needs_reference(config):
-        reference = Reference.open(config, _cache_root(), weights="w", tokenizer="t")
+        scorer = Scorer(run="test", attempt=1, label="train/1", key="key")
+        reference = Reference.open(config, _cache_root(), weights="w", tokenizer="t", scorer=scorer)
     loss = resolve_loss(config.loss, longest_completion_tokens=24)
     optimizer = make_optimizer(runtime.model, config)
     return PhaseTrainer(
