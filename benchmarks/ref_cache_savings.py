@@ -85,8 +85,8 @@ def finish(root, run, settings, force=()):
     return reads, int(Path(root, f"{run}.peak").read_text())
 
 
-def kill_in_phase_two(root, run, settings):
-    """Start a run and kill it when phase 2 has scored batches beyond its last state."""
+def kill_in_the_middle(root, run, settings):
+    """Start a run and kill it when its third rollout batch is scored."""
     process = start(root, run, settings)
     while process.poll() is None:
         states = glob_stable(root, "partial/train/*/rollouts/unit-000002*")
@@ -145,7 +145,7 @@ def report(root, settings):
     )
     results["sweep, other seed"] = finish(root, "sweep", [*settings, "train.seed=5"])
     settings = [*settings, "train.seed=7"]
-    kill_in_phase_two(root, "resumed", settings)
+    kill_in_the_middle(root, "resumed", settings)
     results["resumed after kill -9"] = finish(root, "resumed", settings)
     print(
         f"{'':<34}{'hits':>6}{'misses':>8}{'scored':>11}{'look-up':>10}{'spared':>10}{'peak':>11}"

@@ -129,7 +129,7 @@ def _pinned(lake: Lake) -> set[tuple[str, str, str]]:
 
 
 def _unused_caches(lake: Lake) -> list[Path]:
-    if any((lake.root / "partial").glob("*/*/")):
+    if any(path.is_dir() for path in (lake.root / "partial" / "train").glob("*")):
         return []
     there = [
         (stage, key, content)

@@ -134,7 +134,9 @@ class Partial:
 
     def exists(self) -> bool:
         """Whether any work was left."""
-        return self.directory.is_dir() and any(self.directory.iterdir())
+        return self.directory.is_dir() and any(
+            path.name != _TIMINGS for path in self.directory.iterdir()
+        )
 
     def remove(self) -> None:
         """Drop the work in progress, after publishing or before a forced start."""

@@ -24,8 +24,11 @@ _MAX_LOGPROB = 1e-4
 _HALF_PRECISION_BITS = np.uint32(0x1FFF)
 """Low mantissa bits that are zero in every fp16 value, and so in every bf16 value too."""
 _ROWS_AT_ONCE = 1024
-_FEWEST_TELLING_VALUES = 4
-"""Fewer values than this can have zero bits by chance: one in 2**13 does."""
+_TELLING_NATS = 0.5
+"""Values nearer 0 tell nothing: logit minus log-sum-exp is a multiple of their last place, so a
+confident token has zero low bits in fp32, too."""
+_FEWEST_TELLING_VALUES = 8
+"""One telling value has zero low bits by chance in 2**6 cases at worst (logits up to 128)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def _check_portion(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None
     if rounded is not None:
         raise _refusal(
             rows[rounded],
-            "every value is a bf16 or fp16 number (its low mantissa bits are zero)",
+            "every value below -0.5 is a bf16 or fp16 number (its low mantissa bits are zero)",
             hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
         )
 
@@ -121,27 +124,22 @@ def _bad_value(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataCont
 
 
 def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None:
-    """Number of the first row whose values carry the pattern of half precision.
+    """Number of the first row whose telling values all carry the pattern of half precision.
 
-    Rows that are too short to tell are judged together.
+    Rows with too few telling values are judged together.
     """
-    bits = flat.view(np.uint32)
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    looked_at = np.minimum(starts[:, None] + np.arange(_FEWEST_TELLING_VALUES), ends[:, None] - 1)
-    suspects = np.flatnonzero((lengths > 0) & ~(bits[looked_at] & _HALF_PRECISION_BITS).any(axis=1))
-    together, first = 0, None
-    rows: list[int] = suspects.tolist()
-    for row in rows:
-        part = slice(starts[row], ends[row])
-        is_rounded = not (bits[part] & _HALF_PRECISION_BITS).any()
-        telling = int(np.count_nonzero(flat[part])) if is_rounded else 0
-        if telling >= _FEWEST_TELLING_VALUES:
-            return row
-        together += telling
-        first = row if first is None and telling else first
-    is_telling = together >= _FEWEST_TELLING_VALUES
-    return first if is_telling and not (bits & _HALF_PRECISION_BITS).any() else None
+    telling = flat <= -_TELLING_NATS
+    rounded = telling & ((flat.view(np.uint32) & _HALF_PRECISION_BITS) == 0)
+    filled = np.flatnonzero(lengths)
+    starts = (np.cumsum(lengths) - lengths)[filled]
+    num_telling = np.add.reduceat(telling, starts, dtype=np.int64)
+    num_rounded = np.add.reduceat(rounded, starts, dtype=np.int64)
+    is_suspect = (num_telling >= _FEWEST_TELLING_VALUES) & (num_rounded == num_telling)
+    if is_suspect.any():
+        return int(filled[is_suspect.argmax()])
+    total = int(num_telling.sum())
+    is_all = total >= _FEWEST_TELLING_VALUES and int(num_rounded.sum()) == total
+    return int(filled[(num_telling > 0).argmax()]) if is_all else None
 
 
 def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:

@@ -38,6 +38,7 @@ def test_what_a_killed_attempt_spent_is_counted_once(tmp_path: Path) -> None:
     resumed = Timings(partial)
     with resumed.part("train") as timed:
         timed.tokens = 7
+    assert not partial.exists()
     (row,) = resumed.table().to_pylist()
     assert (row["part"], row["tokens"], resumed.total_tokens) == ("train", 12, 7)
     assert row["seconds"] >= killed.seconds["train"]

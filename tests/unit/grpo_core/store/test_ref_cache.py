@@ -128,7 +128,7 @@ def test_an_index_is_made_again_from_its_part(
 
 
 def halves(kind: str, count: int) -> np.ndarray:
-    exact = -np.random.default_rng(0).exponential(1, count).astype(np.float32) - 1e-3
+    exact = -np.random.default_rng(0).exponential(1, count).astype(np.float32) - 0.6
     if kind == "bf16":
         return (exact.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     return exact.astype(np.float16).astype(np.float32)
@@ -208,3 +208,16 @@ def test_processes_append_and_merge_at_once_without_loss_or_duplicate(tmp_path: 
     assert cache.num_rows == 74
     for row, found in zip(rows(74), cache.get_many(rows(74)), strict=True):
         np.testing.assert_array_equal(found, values([row])[0])
+
+
+@pytest.mark.parametrize("largest_logit", [8.0, 31.0, 120.0])
+def test_confident_tokens_are_not_taken_for_rounded_ones(
+    cache: RefLogprobCache, largest_logit: float
+) -> None:
+    """Their log-probs are few last places of the logits, whose low bits are zero in fp32."""
+    gap = np.random.default_rng(0).exponential(1e-3, 4000).astype(np.float32)
+    logit = np.float32(largest_logit) + np.random.default_rng(1).random(4000, dtype=np.float32)
+    logprobs = logit - (logit + gap)
+    assert ((logprobs.view(np.uint32) & 0x1FFF) == 0).mean() > 0.7
+    items = [RefRow((n,), range(40), 1.0) for n in range(100)]
+    assert cache.put_many(items, np.split(logprobs, 100)) == 100
