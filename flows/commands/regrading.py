@@ -17,26 +17,6 @@ if TYPE_CHECKING:
 _SHOWN_ROWS = 20
 _SECTIONS = ("confusion", "changes", "band_changes")
 _CHANGE_COLUMNS = (
-    "stage",
-    "phase",
-    "prompt_id",
-    "sample_index",
-    "label_before",
-    "label_after",
-    "extracted_after",
-    "gold",
-    "reason",
-)
-_BAND_COLUMNS = (
-    "phase",
-    "prompt_id",
-    "band_before",
-    "band_after",
-    "pass_rate_before",
-    "pass_rate_after",
-)
-
-_CHANGE_COLUMNS = (
     *("stage", "phase", "prompt_id", "sample_index"),
     *("label_before", "label_after", "extracted_after", "gold", "reason"),
 )

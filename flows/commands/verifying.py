@@ -34,7 +34,7 @@ def verify_loss_command(
     """Compare the configured loss with its fp64 definition; exit code 1 when they disagree.
 
     Runs the trainer's own loss on generated steps, over micro-batch splits, paddings, row orders
-    and two ranks; a few seconds, no model.
+    and two ranks, then its advantages and masks; a few seconds, no model.
     """
     from grpo_core.config import load_config
     from grpo_core.config.checks import run_facts
@@ -64,6 +64,7 @@ def as_record(report: "VerifyReport", options: dict[str, Any]) -> dict[str, Any]
         "max_gradient_error": report.max_gradient_error,
         "advantage_error": report.advantage_error,
         "penalty_error": report.penalty_error,
+        "masks": asdict(report.masks),
         "tolerance": report.tolerance,
         "options": options,
         "cases": [asdict(case) for case in report.cases],
@@ -95,7 +96,13 @@ def options_of(config: "RunConfig") -> dict[str, Any]:
         **{f"loss.{name}": value for name, value in loss.items() if value is not None},
         **{f"advantage.{name}": advantage[name] for name in ("std", "baseline", "eps", "clip")},
         **{f"kl.{name}": kl[name] for name in ("place", "kind", "gradient", "beta") if kl},
+        **{f"mask.{name}": value for name, value in _masks_on(config).items()},
     }
+
+
+def _masks_on(config: "RunConfig") -> dict[str, Any]:
+    mask = config.mask.model_dump(mode="json", exclude_defaults=True)
+    return {"truncated": config.mask.truncated, **mask}
 
 
 def _show(report: "VerifyReport", options: dict[str, Any]) -> None:
@@ -115,6 +122,11 @@ def _show(report: "VerifyReport", options: dict[str, Any]) -> None:
         f"{report.max_loss_error:.1e}, of the gradient {report.max_gradient_error:.1e} "
         f"(tolerance {report.tolerance:.0e}), of the advantages {report.advantage_error:.1e}"
         f"{penalty}"
+    )
+    masks = report.masks
+    _say(
+        f"the masks carry {masks.tokens - masks.masked} of {masks.tokens} generated tokens and "
+        f"differ from their definition on {masks.wrong}"
     )
 
 

@@ -84,8 +84,12 @@ def group_advantages(
 
     With weights of 1 these are the plain mean and standard deviations (ddof 1 and 0) of GRPO
     (arXiv 2402.03300). Null rewards are outside baseline and deviation and get 0, as does every
-    rollout of a group with fewer than two rewards. A spread up to 1e-9 is rounding noise: such a
-    group gets exactly 0.
+    rollout of a group with fewer than two rewards.
+
+    A spread up to 1e-9 is rounding noise. A group without a larger one gets exactly 0 where the
+    baseline is its own mean, or the divisor its own deviation; with a share of `ema_baseline`, or
+    an external baseline, and `std` none it keeps r - b. Nor is anything divided by the deviation
+    of a batch without spread: 0.
 
     Args:
         rewards: [B, G]; NaN or None is null.
@@ -113,8 +117,11 @@ def group_advantages(
     advantages = weight * centred
     if std != "none":
         advantages = advantages / (_deviation(values, weight, mean, std, std_scope) + eps)
-    is_flat = (spread <= _ROUNDING) & (isinstance(baseline, str) or std != "none")
-    is_out = is_flat.unsqueeze(1) | (count < 2).unsqueeze(1) | ~valid
+    has_own = _has_own_baseline(spread, baseline, ema_baseline, ema_weight)
+    is_zero = (spread <= _ROUNDING) & (has_own | (std != "none" and std_scope == "group"))
+    if std != "none" and std_scope == "batch":
+        is_zero = is_zero | (_spread(values.reshape(1, -1), valid.reshape(1, -1))[0] <= _ROUNDING)
+    is_out = is_zero.unsqueeze(1) | (count < 2).unsqueeze(1) | ~valid
     advantages = torch.where(is_out, 0.0, advantages)
     if clip is not None:
         advantages = advantages.clamp(-clip, clip)
@@ -221,6 +228,17 @@ def _baseline(
     # A source that was never seen has no running mean yet (NaN): its groups keep their own.
     running = torch.where(torch.isnan(running), chosen, running)
     return (1.0 - ema_weight) * chosen + ema_weight * running
+
+
+def _has_own_baseline(
+    spread: Tensor, baseline: str | Tensor, ema_baseline: Tensor | None, ema_weight: float
+) -> Tensor:
+    """Returns whether each group's baseline is made of its own rewards alone, bool [B]."""
+    if isinstance(baseline, Tensor):
+        return torch.zeros_like(spread, dtype=torch.bool)
+    if ema_weight == 0 or ema_baseline is None:
+        return torch.ones_like(spread, dtype=torch.bool)
+    return torch.isnan(ema_baseline)
 
 
 def _deviation(values: Tensor, weight: Tensor, mean: Tensor, std: str, scope: str) -> Tensor:

@@ -133,6 +133,16 @@ def _method_findings(
             "note",
             f"{loss.method} punishes overlong completions softly; this run does not",
         )
+    longest = max(facts.phase_tokens) if facts.phase_tokens else None
+    constant = loss.constant_length_tokens
+    if constant is not None and longest is not None and constant != longest:
+        yield Finding(
+            "constant_length_is_not_the_longest",
+            "warn",
+            f"loss.constant_length_tokens {constant} is not the longest phase's budget "
+            f"{longest}: loss and gradient are {longest / constant:.3g} times as large",
+            "leave it unset",
+        )
     if facts.constant_lengths is not None and len(set(facts.constant_lengths)) > 1:
         yield Finding(
             "constant_length_moves",

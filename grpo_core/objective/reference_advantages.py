@@ -42,10 +42,11 @@ def reference_advantages(
     for g, group in enumerate(rewards):
         pairs = _counted(step, rewards, g)
         values = [r for r, _ in pairs]
-        if len(values) < 2 or max(values) - min(values) <= _FLAT:
+        spread = everything if config.std_scope == "batch" else pairs
+        own = config.ema_weight == 0 or step.sources[g] not in step.running_means
+        if len(values) < 2 or (own and _is_flat(pairs)) or (std != "none" and _is_flat(spread)):
             result.append([0.0] * len(group))
             continue
-        spread = everything if config.std_scope == "batch" else pairs
         divisor = 1.0 if std == "none" else deviation(spread, std) + config.eps
         row = []
         for i, reward in enumerate(group):
@@ -117,6 +118,11 @@ def _others(step: RewardedStep, rewards: Rewards, g: int, i: int) -> Iterator[tu
     for j, (reward, weight) in enumerate(zip(rewards[g], step.weights[g], strict=True)):
         if j != i and reward is not None and weight > 0:
             yield reward, weight
+
+
+def _is_flat(pairs: list[tuple[float, float]]) -> bool:
+    values = [r for r, _ in pairs]
+    return max(values) - min(values) <= _FLAT
 
 
 def _bounded(value: float, bound: float | None) -> float:

@@ -22,6 +22,7 @@ from grpo_core.objective.verify_advantages import (
     advantage_error,
     penalty_error,
 )
+from grpo_core.objective.verify_masks import MaskComparison, compare_masks
 
 TOLERANCE = 1e-5
 """Largest relative error that fp32 rounding explains on the generated steps."""
@@ -89,6 +90,7 @@ class VerifyReport:
         findings: What the configuration does not do although it reads so.
         advantage_error: Largest relative error of the configured advantages, in fp64.
         penalty_error: Largest relative error of the KL penalty; None unless it is in the reward.
+        masks: Tokens that the configured masks were compared on.
         tolerance: Largest error of loss and gradient that passes.
     """
 
@@ -98,6 +100,7 @@ class VerifyReport:
     findings: tuple[Finding, ...]
     advantage_error: float
     penalty_error: float | None
+    masks: MaskComparison
     tolerance: float = TOLERANCE
 
     @property
@@ -116,7 +119,7 @@ class VerifyReport:
         errors = [e for case in self.cases for e in (case.loss_error, case.gradient_error)]
         errors += [] if self.penalty_error is None else [self.penalty_error]
         agrees = all(error <= self.tolerance for error in errors)
-        return agrees and self.advantage_error <= ADVANTAGE_TOLERANCE
+        return agrees and self.advantage_error <= ADVANTAGE_TOLERANCE and self.masks.wrong == 0
 
 
 def verify_loss(
@@ -134,7 +137,7 @@ def verify_loss(
         loss: Loss section of the run.
         advantage: Advantage section, compared with its own definition.
         kl: KL section; its term, in the loss or in the reward, is part of the comparison.
-        mask: Mask section; for the findings.
+        mask: Mask section, compared with its own definition.
         facts: What else the run decides; for the findings and for the constant of
             `constant_length`.
         seeds: Generated steps; every second one has advantages a token.
@@ -169,6 +172,7 @@ def verify_loss(
             section, loss, group_size=known.group_size or _GROUP_SIZE, seeds=seeds
         ),
         penalty_error=penalty_error(kl, seeds=seeds) if kl and kl.place == "reward" else None,
+        masks=compare_masks(mask or MaskConfig(), seeds=seeds),
     )
 
 

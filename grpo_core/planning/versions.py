@@ -16,7 +16,7 @@ KIND_VERSIONS: MappingProxyType[Kind, int] = MappingProxyType(
         Kind.BANDS: 1,
         Kind.VARIANTS: 1,
         Kind.REF_LOGP: 2,
-        Kind.TRAIN: 3,
+        Kind.TRAIN: 4,
         Kind.EVAL_SAMPLES: 1,
         Kind.EVAL_VERDICTS: 2,
         Kind.AUDIT: 1,

@@ -239,14 +239,14 @@ def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.T
     figures = {
         "reward": last["reward_mean"],
         "pass_rate": _pass_rate(context, batch),
-        "ref_kl_k3": last["ref_kl_k3"] or 0.0,
+        "ref_kl_k3": last["ref_kl_k3"],
         "entropy": last["policy_entropy_nats"],
         "truncation_rate": last["truncation_rate"],
+        "validation_pass_at_1": last["validation_pass_at_1"],
     }
-    if last["validation_pass_at_1"] is not None:
-        figures["validation_pass_at_1"] = last["validation_pass_at_1"]
+    known = {name: value for name, value in figures.items() if value is not None}
     done = (batch + 1) * trainer.steps_per_batch
-    context.report(done, trainer.plan.max_steps, "steps", figures)
+    context.report(done, trainer.plan.max_steps, "steps", known)
 
 
 def _pass_rate(context: MakeContext, batch: int) -> float:

@@ -12,6 +12,7 @@ import torch
 
 from grpo_core.config import RunConfig
 from grpo_core.objective.advantages import configured_advantages, live_groups
+from grpo_core.objective.winsorise import running_means
 from grpo_core.seeds import generator
 
 T = TypeVar("T")
@@ -71,14 +72,13 @@ def decide_groups(
     enough = [len(group) >= 2 for group in decided]
     is_live = live_flags(config, raw=raw_trusted, graded=trusted(config, graded, confidence))
     weights = _weights(confidence, raw) if config.reward.confidence_weighting else None
-    running = torch.tensor([ema_rewards.get(source, float("nan")) for source in sources])
     advantages = configured_advantages(
         shaped,
         config.advantage,
         config.loss,
         sources=sources,
         weights=weights,
-        ema_baseline=running,
+        ema_baseline=running_means(ema_rewards, sources),
     )
     return GroupDecision(
         advantages=advantages.to(torch.float64),
@@ -134,27 +134,6 @@ def assign_updates(
         for position, group in enumerate(shuffled.tolist()):
             assignment[group] = position % updates
     return assignment
-
-
-def next_ema_rewards(
-    config: RunConfig, before: Mapping[str, float], sources: Sequence[str], shaped: Rewards
-) -> dict[str, float]:
-    """Running mean of shaped rewards by source, after one rollout batch."""
-    decay, after = config.advantage.ema_decay, dict(before)
-    for source in sorted(set(sources)):
-        values = [
-            value
-            for name, group in zip(sources, shaped, strict=True)
-            if name == source
-            for value in group
-            if value is not None
-        ]
-        if values:
-            mean = sum(values) / len(values)
-            after[source] = (
-                decay * before[source] + (1 - decay) * mean if source in before else mean
-            )
-    return after
 
 
 def by_group(values: Sequence[T], size: int) -> list[list[T]]:

@@ -16,7 +16,9 @@ import pyarrow as pa
 from grpo_core.config import RunConfig
 from grpo_core.config.data import VariantsConfig
 from grpo_core.models.pieces import token_pieces
+from grpo_core.objective.advantages import reward_tensor
 from grpo_core.objective.kl_control import next_control
+from grpo_core.objective.winsorise import updated_means
 from grpo_core.policy.reference import Reference, RefRead
 from grpo_core.policy.runtime import PolicyRuntime
 from grpo_core.prompts.curriculum import draw_groups, select_suffixes
@@ -29,7 +31,7 @@ from grpo_core.training.budget_events import budget_events
 from grpo_core.training.collect import Collector, PlannedGroup, persisted_batch
 from grpo_core.training.decide import BatchFacts, group_of_update, live_group_flags
 from grpo_core.training.first_batch import draw_batch_prompts, draw_further_prompts
-from grpo_core.training.groups import filter_key, next_ema_rewards
+from grpo_core.training.groups import by_group, filter_key
 from grpo_core.training.ref_reads import hit_rate, reference_fields, step_reads
 from grpo_core.training.refill import SampledBatch, refill_events, sample_batch
 from grpo_core.training.state import TrainerState, save_state
@@ -264,11 +266,11 @@ class PhaseTrainer:
         size = self.config.train.group_size
         values = rollouts.column("reward").to_pylist()
         ids = rollouts.column("prompt_id").to_pylist()[::size]
-        after = next_ema_rewards(
-            self.config,
+        after = updated_means(
             self.state.ema_rewards,
+            reward_tensor(by_group(values, size)),
             [str(self.plan.problems[prompt_id]["source"]) for prompt_id in ids],
-            [values[start : start + size] for start in range(0, len(values), size)],
+            decay=self.config.advantage.ema_decay,
         )
         self.state = replace(self.state, ema_rewards=after)
 

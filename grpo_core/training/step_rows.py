@@ -105,13 +105,13 @@ def pass_rate(rollouts: pa.Table) -> float:
 def step_row(
     facts: StepFacts, batch: Mapping[str, float], rollouts: pa.Table, update: UpdateResult
 ) -> dict[str, Any]:
-    """One row of `steps`."""
+    """One row of `steps`; what is computed over live tokens is null where there were none."""
     is_sampled = pc.equal(rollouts.column("origin"), SAMPLED)
     generated = pc.sum(rollouts.filter(is_sampled).column("num_completion_tokens")).as_py() or 0
     metrics = update.metrics
     return {
         **batch,
-        **{name: metrics.get(name, 0.0) for name in _UPDATE_METRICS},
+        **{name: None if update.is_empty else metrics[name] for name in _UPDATE_METRICS},
         "ref_kl_k1": metrics.get("ref_kl_k1"),
         "ref_kl_k3": metrics.get("ref_kl_k3"),
         "phase": facts.phase,

@@ -30,13 +30,13 @@ class UpdateResult:
 
     Args:
         metrics: Finished metrics of the objective.
-        grad_norm: Global norm before clipping.
+        grad_norm: Global norm before clipping; None when no step was taken.
         learning_rate: Used in the step.
         is_empty: No live token, so no step was taken.
     """
 
     metrics: dict[str, float]
-    grad_norm: float
+    grad_norm: float | None
     learning_rate: float
     is_empty: bool
 
@@ -96,7 +96,7 @@ class Updater:
             sampled_rollouts=sampled_rollouts,
         )
         if totals.live_tokens == 0:
-            return UpdateResult({}, 0.0, learning_rate, is_empty=True)
+            return UpdateResult({}, None, learning_rate, is_empty=True)
         parts = self._accumulate(rows, totals, beta)
         metrics = finalize_metrics(merge_metrics(parts), totals)
         grad_norm = self._clip_gradient(step, metrics["loss"])

@@ -3,7 +3,8 @@
 -- severity: block
 -- grain: one optimiser step with a NaN or infinite figure
 -- depends_on: steps
--- why: a NaN loss or gradient is in the weights from that step on
+-- why: a NaN loss or gradient is in the weights from that step on; null means a step that had no
+--     live token and was not taken
 -- columns:
 --     artifact_key: key of the artefact
 --     phase: training phase

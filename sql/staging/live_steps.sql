@@ -7,12 +7,13 @@
 --     step: optimiser step over all phases, from 1
 --     rollout_batch: rollout batch of the phase
 --     max_completion_tokens: budget, tokens
---     loss: policy_loss + kl_loss, minimised
+--     loss: policy_loss + kl_loss, minimised; null, as all figures over live tokens, on a step
+--         that had none
 --     policy_loss: clipped surrogate
 --     kl_loss: beta x ref KL
 --     beta: weight of the KL term
 --     learning_rate: of this step
---     grad_norm: global norm before clipping
+--     grad_norm: global norm before clipping; null when no step was taken
 --     clip_fraction: share of live tokens whose clipped branch is active
 --     clip_fraction_low: the part with a negative advantage
 --     clip_fraction_high: the part with a positive advantage

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.cli import app
-from grpo_core.objective import losses
+from grpo_core.objective import losses, masks
 
 
 def verify(*words: str) -> Result:
@@ -31,6 +31,19 @@ def test_the_users_own_file_decides(tmp_path: Path) -> None:
     assert record["options"]["loss.ratio_cap"] == 0.2
     assert "cispo_cap_below_one" in [finding["code"] for finding in record["findings"]]
     assert {case["arrangement"] for case in record["cases"]} >= {"whole step", "two ranks"}
+
+
+def test_the_configured_masks_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ("--set", 'mask.template_spans=["The answer is"]')
+    done = verify(*settings)
+    assert done.exit_code == 0
+    assert "mask.template_spans" in done.output
+    assert "differ from their definition on 0" in done.output
+    right = masks.template_span_mask
+    monkeypatch.setattr(masks, "template_span_mask", lambda *args: ~right(*args))
+    wrong = verify(*settings, "--format", "json")
+    assert wrong.exit_code == 1
+    assert json.loads(wrong.output)["masks"]["wrong"] > 0
 
 
 def test_a_broken_loss_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,25 @@ def flat_groups_get_zero(o: SimpleNamespace) -> None:
 
 
 @golden
+def flat_groups_under_a_running_mean_keep_their_distance_to_it(o: SimpleNamespace) -> None:
+    group = o.advantages.group_advantages
+    smooth = {"ema_baseline": f64([0.5, 0.5]), "ema_weight": 0.25}
+    flat = [[1.0, 1.0], [0.0, 0.0]]
+    close(group(flat, std="none", **smooth), [[0.125, 0.125], [-0.125, -0.125]])
+    close(group(flat, eps=0.0, **smooth), [[0.0, 0.0], [0.0, 0.0]])
+    # Batch deviation of 1, 1, 0, 0: population 0.5.
+    batch = {"std": "population", "std_scope": "batch", "eps": 0.0}
+    close(group(flat, **batch, **smooth), [[0.25, 0.25], [-0.25, -0.25]])
+    close(group(flat, **batch), [[0.0, 0.0], [0.0, 0.0]])
+    close(group([[0.3, 0.3], [0.3, 0.3]], **batch, **smooth), [[0.0, 0.0], [0.0, 0.0]])
+    close(group([[0.3, 0.3 + 5e-10], [0.3, 0.3]], **batch, **smooth), [[0.0, 0.0], [0.0, 0.0]])
+    unseen = {"ema_baseline": f64([NAN, 0.5]), "ema_weight": 0.25}
+    actual = group([[0.3, 0.3 + 5e-10], [1.0, 1.0]], std="none", **unseen)
+    assert actual[0].tolist() == [0.0, 0.0]
+    close(actual[1], [0.125, 0.125])
+
+
+@golden
 def deviation_of_the_batch(o: SimpleNamespace) -> None:
     actual = o.advantages.group_advantages([[1.0, 0], [1, 1]], std_scope="batch", eps=0.0)
     close(actual, [[1.0, -1.0], [0.0, 0.0]])

@@ -421,6 +421,11 @@ def rate_nan(lake: LakeFixture) -> None:
     lake.rows("train/1", "steps")[0]["truncation_rate"] = NAN
 
 
+@breaks("assert_step_rates_within_bounds")
+def figure_missing_on_a_step_that_was_taken(lake: LakeFixture) -> None:
+    lake.rows("train/1", "steps")[0]["grad_norm"] = None
+
+
 @breaks("assert_steps_match_rollouts")
 def live_rollouts_miscounted(lake: LakeFixture) -> None:
     lake.rows("train/1", "steps")[0]["num_live_rollouts"] += 1

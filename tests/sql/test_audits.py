@@ -8,9 +8,11 @@ from lake_fixture import LakeFixture, make_lake
 from mutations import MUTATIONS, Mutation
 
 from grpo_core.audits import audit_run
+from grpo_core.reporting.training import training_section
 from grpo_core.store.catalog import Catalog
 from grpo_core.store.queries import read_queries
 from grpo_core.store.results import AuditResult
+from grpo_core.store.schemas import TABLES
 from grpo_core.store.warehouse import Warehouse
 
 AUDITS = {name: query for name, query in read_queries().items() if query.kind == "audit"}
@@ -90,3 +92,29 @@ def test_counts_go_beyond_the_rows_shown(sound: LakeFixture, tmp_path: Path) -> 
     assert result.num_rows == len(lake.rows("samples", "samples"))
     assert len(result.rows) == 20
     assert result.is_blocking
+
+
+def test_a_step_that_was_not_taken_is_sound_and_outside_of_means(
+    sound: LakeFixture, tmp_path: Path
+) -> None:
+    lake = copy.deepcopy(sound)
+    steps = lake.rows("train/1", "steps")
+    first = min(steps, key=lambda row: row["step"])
+    absent = {f.name for f in TABLES["steps"].schema if f.nullable} - {"ref_cache_hit_rate"}
+    first |= dict.fromkeys(absent) | {"num_live_tokens": 0, "effective_token_fraction": 0.0}
+    catalog = lake.write(tmp_path, like=sound)
+    for name in ("assert_steps_finite", "assert_step_rates_within_bounds"):
+        assert run_one(catalog, name).rows == ()
+    with Warehouse(catalog) as warehouse:
+        (phase,) = warehouse.query("select * from phase_summary where phase = 1").dicts()
+        curve = warehouse.run_report("training_curves", {"run": "tiny"}).dicts()
+    taken = [row for row in steps if row is not first]
+    assert phase["clip_fraction_mean"] == pytest.approx(
+        sum(row["clip_fraction"] for row in taken) / len(taken)
+    )
+    assert phase["policy_entropy_first"] == taken[0]["policy_entropy_nats"]
+    assert phase["ref_kl_k3_last"] == taken[-1]["ref_kl_k3"]
+    assert curve[0]["loss"] is None
+    page = training_section(curve, [phase], []).body
+    assert 'class="line' in page
+    assert "None" not in page

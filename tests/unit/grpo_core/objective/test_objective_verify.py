@@ -7,12 +7,14 @@ from grpo_core.objective import (
     AdvantageConfig,
     KlConfig,
     LossConfig,
+    MaskConfig,
     finalize_metrics,
     merge_metrics,
     verify_loss,
 )
 from grpo_core.objective import verify as verify_module
 from grpo_core.objective import verify_advantages as verify_advantages_module
+from grpo_core.objective import verify_masks as verify_masks_module
 from grpo_core.objective.batch import step_totals
 from grpo_core.objective.checks import RunFacts
 from grpo_core.objective.generated import generate_step
@@ -147,6 +149,56 @@ def test_wrong_advantages_do_not_pass(monkeypatch, broken):
         lambda rewards, *args, **options: right(broken(rewards), *args, **options),
     )
     assert not verify_loss(LossConfig(), seeds=1).passed
+
+
+MASKS = {
+    "truncated": {"truncated": "drop"},
+    "n-grams": {"repeat_ngram_tokens": 3, "repeat_free_count": 1},
+    "texts": {"template_spans": ("The answer is", "", " b")},
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, *MASKS.values(), {k: v for o in MASKS.values() for k, v in o.items()}],
+    ids=["none", *MASKS, "all"],
+)
+def test_configured_masks_meet_their_definition(options):
+    report = verify_loss(LossConfig(), mask=MaskConfig(**options), seeds=2)
+    assert report.passed
+    assert report.masks.wrong == 0
+    assert 0 < report.masks.masked < report.masks.tokens
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_that_does_not_act_does_not_pass(monkeypatch, name):
+    right = verify_masks_module.loss_masks
+    monkeypatch.setattr(
+        verify_masks_module,
+        "loss_masks",
+        lambda generated, _, **o: right(generated, MaskConfig(), **o),
+    )
+    report = verify_loss(LossConfig(), mask=MaskConfig(**MASKS[name]), seeds=1)
+    assert not report.passed
+    assert report.masks.wrong > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("n-grams", {"repeat_free_count": 2}),
+        ("n-grams", {"repeat_ngram_tokens": 4}),
+        ("texts", {"template_spans": ("The answer is",)}),
+        ("texts", {"template_spans": ("The answer i", " b")}),
+    ],
+)
+def test_a_mask_that_acts_elsewhere_does_not_pass(monkeypatch, name, change):
+    right = verify_masks_module.loss_masks
+    other = MaskConfig(**{**MASKS[name], **change})
+    monkeypatch.setattr(
+        verify_masks_module, "loss_masks", lambda generated, _, **o: right(generated, other, **o)
+    )
+    assert not verify_loss(LossConfig(), mask=MaskConfig(**MASKS[name]), seeds=2).passed
 
 
 @pytest.mark.parametrize("kind", ["k1", "k2", "k3"])

@@ -3,9 +3,10 @@
 import math
 
 import pytest
+import torch
 
 from grpo_core.config import RunConfig, load_config
-from grpo_core.training.groups import assign_updates, decide_groups, next_ema_rewards
+from grpo_core.training.groups import assign_updates, decide_groups
 
 CONFIG = load_config("tiny")
 Rewards = list[list[float | None]]
@@ -77,12 +78,14 @@ def test_live_groups_are_spread_evenly_and_deterministically() -> None:
         assert counts == [2, 2, 2, 2]
 
 
-def test_running_mean_rewards_start_at_the_first_mean() -> None:
-    config = load_config("tiny", overrides=["advantage.ema_weight=0.5", "advantage.ema_decay=0.9"])
-    first = next_ema_rewards(config, {}, ["a", "b"], [[1.0, 0.0], [None, None]])
-    assert first == {"a": 0.5}
-    second = next_ema_rewards(config, first, ["a"], [[1.0, 1.0]])
-    assert math.isclose(second["a"], 0.9 * 0.5 + 0.1)
+def test_the_running_mean_is_part_of_the_baseline_in_double_precision() -> None:
+    config = load_config("tiny", overrides=["advantage.ema_weight=0.5", "advantage.std=none"])
+    raw: Rewards = [[1.0, 0.0], [1.0, 0.0]]
+    decision = decide_groups(
+        config, raw=raw, graded=raw, shaped=raw, sources=["seen", "new"], ema_rewards={"seen": 0.8}
+    )
+    expected = [[0.35, -0.65], [0.5, -0.5]]
+    assert (decision.advantages - torch.tensor(expected, dtype=torch.float64)).abs().max() < 1e-12
 
 
 CONFIDENT = load_config("tiny", overrides=["reward.confidence_weighting=true"])
