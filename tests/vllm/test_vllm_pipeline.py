@@ -11,7 +11,8 @@ from grpo_core.config import load_config
 from grpo_core.planning.externals import model_directory
 from grpo_core.policy.runtime import load_runtime, sample_request
 from grpo_core.prompts.ingest import active, draw_limit
-from grpo_core.rewards.rows import grade_rows, problems_by_id, verifier_pool
+from grpo_core.rewards.grader import Grader
+from grpo_core.rewards.rows import grade_rows, grader_rules, problems_by_id
 from grpo_core.sampling.vllm import VllmSampler
 from grpo_core.sampling.vllm_engine import VllmEngine
 from grpo_core.stages import RunSession, run_stage
@@ -104,8 +105,8 @@ def test_both_samplers_have_the_same_pass_rate(tmp_path: Path, finished):
         rows = [row for rows in runtime.sampler.sample(requests) for row in rows]
         texts = [runtime.renderer.decode(row.token_ids) for row in rows]
         asked = [problem for problem in problems for _ in range(16)]
-        with verifier_pool(config) as pool:
-            verdicts = grade_rows(pool, texts, asked)
+        with Grader(grader_rules(config)) as grader:
+            verdicts = grade_rows(grader, texts, asked)
         share[engine] = sum(verdict.reward_raw == 1.0 for verdict in verdicts) / count
         runtime.sampler.close()
     pooled = sum(share.values()) / 2
