@@ -125,8 +125,8 @@ def _show(report: "VerifyReport", options: dict[str, Any]) -> None:
     )
     masks = report.masks
     _say(
-        f"the masks carry {masks.tokens - masks.masked} of {masks.tokens} generated tokens and "
-        f"differ from their definition on {masks.wrong}"
+        f"under the masks {masks.tokens - masks.masked} of {masks.tokens} generated tokens carry "
+        f"loss; {masks.wrong} differ from their definition"
     )
 
 

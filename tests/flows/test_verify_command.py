@@ -38,7 +38,7 @@ def test_the_configured_masks_are_compared(monkeypatch: pytest.MonkeyPatch) -> N
     done = verify(*settings)
     assert done.exit_code == 0
     assert "mask.template_spans" in done.output
-    assert "differ from their definition on 0" in done.output
+    assert "; 0 differ from their definition" in done.output
     right = masks.template_span_mask
     monkeypatch.setattr(masks, "template_span_mask", lambda *args: ~right(*args))
     wrong = verify(*settings, "--format", "json")
