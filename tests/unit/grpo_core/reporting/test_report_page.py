@@ -12,7 +12,6 @@ from grpo_core.errors import DataContractError
 from grpo_core.reporting.report import render_report, write_report
 from grpo_core.store.queries import read_queries
 from grpo_core.store.results import AuditResult
-from grpo_core.store.queries import read_queries
 from grpo_core.store.warehouse import Warehouse
 
 VOID = {"meta", "br"}
@@ -86,12 +85,7 @@ def test_page_has_every_section_and_plot(page: str) -> None:
 def test_page_shows_intervals_gain_and_audits(page: str) -> None:
     assert re.search(r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\]", page)
     audits = [query for query in read_queries().values() if query.kind == "audit"]
-<<<<<<< HEAD
-    routine = [query for query in audits if not query.is_deep]
-    assert f"{len(routine)} passed" in page
-=======
     assert f"{sum(not audit.is_deep for audit in audits)} passed" in page
->>>>>>> issue4
 
 
 def test_texts_of_models_and_data_are_escaped(lake: LakeFixture, tmp_path: Path) -> None:
