@@ -50,9 +50,10 @@ REVERSED: Final = re.compile(
     re.IGNORECASE,
 )
 AFTERTHOUGHT: Final = re.compile(
-    r"[\s.,;?!$*)]*\b(?:or|maybe|perhaps|possibly)\b"
+    r"[\s.,;?!$*)]*(?:\b(?:or|maybe|perhaps|possibly)\b"
     r"(?![\s,$]*(?:approximately|approx|about|roughly|around|equivalently|simply|in\b|\\approx))"
-    r"[^\n.\d]{0,40}?(?P<value>-?\d[\d.,]*)(?=\s*(?:[$*)]*[.,;!?]|\Z|\n|[A-Za-z]))",
+    r"[^\n.\d]{0,40}?|(?:\b(?:if|when)\b[^\n.]{0,60}?[,;]\s*)?\b(?:otherwise|else)\b[\s,:]*(?:(?:it|the\s+answer)\s*(?:is|'s|would\s+be)\s+)?"
+    r"|(?<=\?)\s+)(?P<value>-?\d[\d.,]*)(?=\s*(?:[$*)]*[.,;!?]|\Z|\n|[A-Za-z]))",
     re.IGNORECASE,
 )
 BUT: Final = re.compile(

@@ -15,6 +15,7 @@ from grpo_core.rewards.cues import (
     WITHDRAWAL,
 )
 from grpo_core.rewards.json_answers import json_answer
+from grpo_core.rewards.modifiers import stated
 from grpo_core.rewards.options import VerifierOptions
 from grpo_core.rewards.phrases import NUMBER, Wants, bold_values, value_of
 from grpo_core.rewards.statements import Statement, find_statements
@@ -188,6 +189,10 @@ def _concluded(sentence: str) -> Extraction:
         return Extraction(None, distinct, True, f"{len(distinct)} values offered as possible")
     bold = bold_values(sentence)
     if len(bold) == 1 and (value := value_of(bold[0])):
+        before, _, after = sentence.partition(f"**{bold[0]}**")
+        value = stated(before, value, after)
+        if value is None:
+            return Extraction(None, distinct, False, "the words around the bold value change it")
         return Extraction(value, (value,), False, "the bold value of the last sentence")
     head, equals, right = sentence.rpartition("=")
     if equals and re.search(r"\d", right):

@@ -5,6 +5,13 @@ from typing import Final, Literal
 
 from grpo_core.rewards.boxes import find_boxes
 from grpo_core.rewards.cues import BUT, CLAUSE_END, LABEL, NEGATION, SENTENCE_END
+from grpo_core.rewards.modifiers import (
+    by_case,
+    holds_number,
+    is_changed_behind,
+    stated,
+    without_contrast,
+)
 from grpo_core.rewards.text_phrases import NOISE, choice_value, text_value
 from grpo_core.rewards.units import lookup
 from grpo_core.rewards.words import leading_number
@@ -21,7 +28,7 @@ NUMBER: Final = re.compile(
 _MATH: Final = re.compile(r"\$\$(.+?)\$\$|\\\((.+?)\\\)|\\\[(.+?)\\\]|\$([^$\n]+)\$", re.DOTALL)
 _BOLD: Final = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _LEAD: Final = re.compile(
-    r"(?:\s|[*_`>\"]|\b(?:is|are|be|equal\s+to|equals|given\s+by|as\s+follows|thus|therefore|then"
+    r"(?:\s|[*_`\"]|>(?!\s?[=\d.$\\+-])|\b(?:is|are|be|equal\s+to|equals|given\s+by|as\s+follows|thus|therefore|then"
     r"|it's|it\s+is|that's|that\s+is|we\s+get|i\s+get|simply|just|exactly|indeed|clearly|still|now|definitely|a|an|the|approximately|about"
     r"|roughly|only)\b(?!\s*[)\].,])|(?<![\d.]):)++",
     re.IGNORECASE,
@@ -33,6 +40,8 @@ _SELF_CORRECTION: Final = re.compile(
     r"\b(?:no,?\s+wait|wait,?\s+no|i\s+mean|or\s+rather|correction)\b[\s,:]*(?:it\s+is|it's)?",
     re.IGNORECASE,
 )
+_INTERJECTION: Final = re.compile(r"(?:no|well|oh|hmm+|yes|so|thus|hence|\w+ly),", re.IGNORECASE)
+_ANGLED: Final = re.compile(r"\s*<([^<>=]+)>[\s.*]*\Z")
 _TRAIL: Final = re.compile(r"[\s*_`\"<>|]+\Z")
 _BLANK_LINE: Final = re.compile(r"[\s$*_`>#\\\[\](]*\Z")
 MAX_PHRASE: Final = 400
@@ -75,13 +84,14 @@ def value_of(phrase: str, *, wants: Wants = "math") -> str | None:
     if lettered:
         return lettered
     phrase = _trimmed(_corrected(phrase))
-    negated = NEGATION.match(phrase) or NEGATION.match(phrase.partition(" ")[2])
-    if negated is not None:
-        return _after_negation(phrase)
+    denied = _denied(phrase)
+    if denied is not None:
+        return _after_negation(denied)
     if wants == "text":
         return text_value(phrase)
     if wants == "choice":
         return choice_value(phrase)
+    phrase = without_contrast(phrase)
     return _math_value(phrase) or _leading_value(phrase)
 
 
@@ -106,12 +116,27 @@ def _corrected(phrase: str) -> str:
 def _trimmed(phrase: str) -> str:
     phrase = without_label(phrase)
     phrase = _DOUBT.sub("", phrase)
+    if quoted := _ANGLED.match(phrase):
+        phrase = quoted[1]
     lead = _LEAD.match(phrase)
     phrase = phrase[lead.end() :] if lead else phrase
     phrase = _TRAIL.sub("", phrase)
     while phrase and phrase[-1] in ".,;:":
         phrase = _TRAIL.sub("", phrase[:-1])
     return phrase.strip("*").strip()
+
+
+def _denied(phrase: str) -> str | None:
+    """Return what stands behind a negation at the beginning, None when there is none.
+
+    One word may stand before it ("certainly not 5"), but no value: "6, not 5" denies the 5.
+    """
+    if found := NEGATION.match(phrase):
+        return phrase[found.end() :]
+    first, _, rest = phrase.partition(" ")
+    found = NEGATION.match(rest)
+    contrast = first.endswith(",") and _INTERJECTION.match(first) is None
+    return rest[found.end() :] if found and not contrast and not holds_number(first) else None
 
 
 def _after_negation(phrase: str) -> str | None:
@@ -130,8 +155,11 @@ def _math_value(phrase: str) -> str | None:
         return None
     unit = re.match(r"\s*(%|[A-Za-z]+)", phrase[match.end() :])
     inner = next(group for group in match.groups() if group).strip()
+    value = stated(phrase[: match.start()], inner, phrase[match.end() :])
+    if value is None:
+        return None
     tail = unit[1] if unit and match.start() == 0 and _is_unit(unit[1]) else ""
-    return f"{inner} {tail}".strip()
+    return f"{value} {tail}".strip()
 
 
 def _is_unit(word: str) -> bool:
@@ -143,6 +171,11 @@ def _leading_value(phrase: str) -> str | None:
         return None
     if _is_formula(phrase):
         return phrase
+    if len(phrase) <= MAX_PHRASE and (cases := by_case(phrase)):
+        return cases
+    leading = NUMBER.match(phrase)
+    if leading is not None and is_changed_behind(phrase[leading.end() :]):
+        return None
     if share := _OUT_OF.match(phrase):
         return f"{share[1]}/{share[2]}"
     if _COMPOUND.match(phrase):
@@ -156,11 +189,12 @@ def _leading_value(phrase: str) -> str | None:
         head = phrase[: clause.start()].strip()
         if _is_formula(head) or _is_measured(head):
             return head
-    numbers = [match[0].strip() for match in NUMBER.finditer(phrase) if match[0].strip()]
+    numbers = [match for match in NUMBER.finditer(phrase) if match[0].strip()]
     if _is_measured(phrase):
         return phrase
     if len(numbers) == 1:
-        return numbers[0]
+        lone = numbers[0]
+        return stated(phrase[: lone.start()], lone[0].strip(), phrase[lone.end() :])
     if not numbers and (words := _number_words(phrase)):
         return words
     several = len(numbers) > 1 and re.search(r"\bor\b", phrase)

@@ -109,7 +109,7 @@ class QuantityReader:
         words = [token.text.lower() for token in tokens if token.text != "-"]
         found = leading_number(words)
         if found is None:
-            if sign and tokens and tokens[0].kind == "num":
+            if sign and tokens and tokens[0].kind in ("num", "cmd"):
                 scalar = self._measured(tokens)
                 return Scalar(Op("neg", (scalar.node,)), scalar.unit, scalar.base)
             return None

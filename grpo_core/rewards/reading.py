@@ -37,7 +37,7 @@ from grpo_core.rewards.structure import (
     split,
     strip,
 )
-from grpo_core.rewards.tokens import UnreadableError, clean, tokenize
+from grpo_core.rewards.tokens import Token, UnreadableError, clean, tokenize
 from grpo_core.rewards.words import normal_text
 
 _PLAIN: Final = re.compile(r"-?\d{1,4000}(?:\.\d{1,4000})?\Z")
@@ -56,6 +56,8 @@ _RELATIONS: Final = {
     "in": "in",
 }
 _REALS: Final = frozenset({"mathbb{R}", "mathbbR", "allrealnumbers", "allreals"})
+_UNNAMED: Final = Token("word", "x", "")
+"""Stands for the side that a bare relation leaves out: `< 6` is `x < 6`."""
 _MAX_DEPTH: Final = 12
 _MAX_BRACKETS: Final = 60
 _NAMES: Final = frozenset({"pi", "infinity", "inf", "oo", "infty"})
@@ -207,8 +209,10 @@ class _Reader(QuantityReader):
         if not operators:
             return None
         kept = [(side, i) for i, side in enumerate(sides) if side]
-        if len(kept) == 1 and len(operators) == 1:
+        if len(kept) == 1 and operators in (["="], ["~"], ["in"]):
             return self._read(strip(kept[0][0]), depth + 1)
+        if len(kept) == 1 and len(operators) == 1:
+            sides = [side or [_UNNAMED] for side in sides]
         left = self._alternative if operators[0] == "=" else self._read
         read = [left(strip(sides[0]), depth + 1)]
         read += [self._read(strip(side), depth + 1) for side in sides[1:]]

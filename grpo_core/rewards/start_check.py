@@ -1,8 +1,8 @@
 """Before anything is sampled: does each verifier pay golds, and only golds?
 
 A reward that is inverted, constant or failing looks like a hard problem set until the GPU hours are
-gone. Here it is found with a few dozen gradings: the gold and the reference solution of a row,
-written as a completion, must be paid, and the gold of another row must not.
+gone. Here it is found with a few dozen gradings: the gold of a row, alone and at the end of its reference
+solution, must be paid, and the gold of another row must not.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ class Attempt:
 
     Args:
         problem: The row.
-        what: `gold`, `solution` or `other gold`.
+        what: `gold`, `solution` (ends in the gold) or `other gold`.
         verdicts: One for each way of writing it.
     """
 
@@ -111,7 +111,7 @@ def check_verifiers(grader: Grader, problems: Sequence[Problem]) -> list[Finding
 
 
 def _attempts(grader: Grader, name: str, rows: Sequence[Problem]) -> Iterator[Attempt]:
-    """Grade gold, solution and another row's gold of every row, in one batch."""
+    """Grade gold, solution with the gold at its end, and another row's gold, in one batch."""
     tries: list[tuple[Problem, str, tuple[str, ...]]] = []
     for index, row in enumerate(rows):
         tries.append((row, "gold", _written(str(row["gold"]))))

@@ -25,6 +25,7 @@ from grpo_core.rewards.cues import (
     SENTENCE_END,
     SUPPOSED,
 )
+from grpo_core.rewards.modifiers import boxed, stated
 from grpo_core.rewards.phrases import Wants, phrase_at, value_of, without_label
 
 MAX_STATEMENTS: Final = 200
@@ -114,7 +115,7 @@ class _Scanner:
         index = bisect_left(self._box_starts, label_end)
         if not negated and index < len(self._boxes) and self._boxes[index].start <= end:
             box = self._boxes[index]
-            return Statement(start, box.end, rank, self._content(box))
+            return Statement(start, box.end, rank, self._labelled_box(label_end, box))
         value = value_of(f"not {phrase}" if negated else phrase, wants=wants)
         return Statement(start, end, rank, value) if value is not None else None
 
@@ -125,7 +126,15 @@ class _Scanner:
     def _content(self, box: Box) -> str | None:
         if not box.closed and not self._accept_unterminated:
             return None
-        return without_label(box.content)
+        return boxed(self._sentence_before(box.start, 40), without_label(box.content))
+
+    def _labelled_box(self, label_end: int, box: Box) -> str | None:
+        """Return what a box behind a label says, with the words between the two that change it."""
+        inner = without_label(box.content)
+        between = self._text[label_end : box.start]
+        if "\n" in between or not box.closed or stated(between, inner, "") is not None:
+            return self._content(box)
+        return f"{between.strip()} {inner}"
 
     def _tagged(self) -> list[Statement]:
         found: list[Statement] = []

@@ -96,6 +96,8 @@ _COMPOUND: Final = {
     "fps": (("ft", 1), ("s", -1)),
 }
 _POWERS: Final = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+_OPERATIONS: Final = frozenset(["squared", "cubed", "factorial", "doubled", "tripled", "halved"])
+"""Words that on their own change the number before them."""
 _FILLER: Final = frozenset({"of", "the", "per", "a", "an", "each", "in", "."})
 
 
@@ -161,6 +163,8 @@ def parse_unit(tokens: list[Token]) -> Unit | None:
         A unit of known dimension; `NOUN` for other words ("apples", "square units"), which
         carry no scale; None when the tokens are no unit at all.
     """
+    if len(tokens) == 1 and tokens[0].text.strip(" .").lower() in _OPERATIONS:
+        return None
     if tokens[0].text in ("%", "percent", "pct"):
         return PERCENT if all(token.kind in ("word", "text") for token in tokens[1:]) else None
     unit, sign, pending, known, words = Unit((), Fraction(1)), 1, 1, True, 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-VERIFIER_VERSION: Final = 1
+VERIFIER_VERSION: Final = 2
 """Bumped whenever any verdict can change; it enters the key of every stored verdict."""
 
 
