@@ -64,6 +64,7 @@ class RunSession:
         directory = lake.run_directory(run)
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
         with hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run name {run!r}"):
+            forget_stop(directory)  # what comes from here on is meant for this attempt
             (directory / "logs").mkdir(parents=True, exist_ok=True)
             request = {
                 "stages": [stage.value for stage in stages],
@@ -77,7 +78,6 @@ class RunSession:
             check_budgets(config, model_directory(config.model.path))
             graph = build_graph(config, digest_externals(config, lake.digests), fork)
             labels = {node.label for node in graph.nodes}
-            forget_stop(directory)
             attempt = RunRecords(directory).begin(request, labels)
             session = cls(directory, config, request, attempt)
             with logging_to(session.log):

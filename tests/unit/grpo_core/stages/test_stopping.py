@@ -21,7 +21,8 @@ from grpo_core.errors import (
     RunStoppedError,
     StalledError,
 )
-from grpo_core.stages import RunSession, devices, executor, run_stage
+from grpo_core.planning.externals import digest_externals
+from grpo_core.stages import RunSession, devices, executor, run_stage, session
 from grpo_core.stages.alerts import Alert, step_alerts
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
@@ -43,9 +44,9 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     def run(maker: Maker, *overrides: str, name: str = "demo") -> dict[str, Any]:
         monkeypatch.setattr(executor, "_maker", lambda kind: maker)
         config = load_config("tiny", overrides=list(overrides))
-        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as session:
-            result = run_stage(session.directory, StageName.INGEST)
-        return {"state": result.state, "directory": session.directory}
+        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as opened:
+            result = run_stage(opened.directory, StageName.INGEST)
+        return {"state": result.state, "directory": opened.directory}
 
     return run
 
@@ -75,6 +76,28 @@ def test_a_stop_ends_the_work_after_the_unit_and_the_next_attempt_goes_on(
     assert _events(tmp_path, "run_finished")[-1]["state"] == "Stopped"
     assert attempt(lambda context: _empty())["state"] == "Computed"
     assert asked_to_stop(tmp_path / "runs" / "demo") is None
+
+
+def test_a_stop_asked_for_while_the_run_starts_is_heard(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, makes = tmp_path / "runs" / "demo", list[int]()
+    directory.mkdir(parents=True)
+    request_stop(directory, "eve, of the attempt before")
+
+    def digest(config: Any, digests: Any) -> Any:
+        if asked_to_stop(directory) is None:  # weights are being hashed
+            request_stop(directory, "ada")
+        return digest_externals(config, digests)
+
+    def maker(context: MakeContext) -> Made:
+        makes.append(1)
+        return _empty()
+
+    monkeypatch.setattr(session, "digest_externals", digest)
+    with pytest.raises(RunStoppedError, match="stopped as asked by ada"):
+        attempt(maker)
+    assert makes == []
 
 
 def test_a_stop_at_the_last_unit_still_publishes_it(
