@@ -22,8 +22,9 @@ from grpo_core.errors import (
     StalledError,
 )
 from grpo_core.planning.externals import digest_externals
-from grpo_core.stages import RunSession, devices, executor, run_stage, session
+from grpo_core.stages import RunSession, devices, executor, records, run_stage, session
 from grpo_core.stages.alerts import Alert, step_alerts
+from grpo_core.stages.attempt_log import logging_to
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
 from grpo_core.store.progress import read_events
@@ -235,6 +236,57 @@ def test_faults_of_the_machine_are_named(
 
     with pytest.raises(kind, match=hint):
         attempt(maker)
+
+
+def _fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, value: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(records, "write_json", refuse)
+
+
+def test_a_full_disk_does_not_hide_why_the_attempt_ended(
+    attempt: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        _fill_the_disk(monkeypatch)
+        raise ConfigError("the real error")
+
+    with pytest.raises(ConfigError, match="the real error"):
+        attempt(maker)
+    assert "could not be recorded: [Errno 28]" in caplog.text
+    assert "the real error" in _events(tmp_path, "run_finished")[-1]["error"]
+
+
+def test_a_log_without_room_does_not_hide_the_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "0001.log"
+    log.symlink_to("/dev/full")
+
+    def fail() -> None:
+        logging.getLogger("grpo_core.somewhere").error("does not fit")
+        raise ConfigError("the real error")
+
+    with pytest.raises(ConfigError, match="the real error"), logging_to(log):
+        fail()
+    assert "0001.log could not be written: [Errno 28]" in caplog.text
+
+
+def test_a_disk_that_is_full_at_the_end_is_named(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        _fill_the_disk(monkeypatch)
+        return _empty()
+
+    with pytest.raises(DiskFullError, match="the disk is full"):
+        attempt(maker)
+    last = _events(tmp_path, "run_finished")[-1]
+    assert (last["state"], last["error"].split(":")[0]) == ("Failed", "the disk is full")
 
 
 def test_a_bug_keeps_its_type_and_says_where(attempt: Callable[..., dict[str, Any]]) -> None:
