@@ -25,6 +25,13 @@ LONG = "train.phases.0.max_steps=600"
 """Enough steps to be interrupted long before the end."""
 
 
+@pytest.fixture(autouse=True)
+def _server_and_runner(checkout: Checkout) -> None:
+    """Both are there, whatever the test before has killed."""
+    up = checkout.grpo("up")
+    assert up.returncode == 0, up.stderr
+
+
 def _flow_run(checkout: Checkout, run: str) -> FlowRun:
     """The flow run of the latest attempt, as the server has it."""
     server = find_server(checkout.project)
@@ -104,7 +111,6 @@ def test_a_killed_runner_takes_its_flow_along_and_the_run_is_crashed(checkout: C
 
 
 def test_runner_and_flow_killed_at_once_are_found_by_the_next_start(checkout: Checkout) -> None:
-    assert checkout.grpo("up").returncode == 0
     with checkout.run_in_training("lost", LONG) as (process, pid):
         family = _family(pid)
         process.send_signal(signal.SIGKILL)  # nobody is left to tell the server
