@@ -128,9 +128,9 @@ class ApiClient:
         found = self.deployments(flow)
         return {n: item["work_pool_name"] for n, item in found.items() if item["work_pool_name"]}
 
-    def remove_deployment(self, deployment_id: str) -> None:
-        """Delete a deployment and its schedules; its runs stay."""
-        self._call("DELETE", f"/deployments/{deployment_id}")
+    def leave_pool(self, deployment_id: str) -> None:
+        """Take a deployment out of its work pool; id, schedules and what starts it all stay."""
+        self._call("PATCH", f"/deployments/{deployment_id}", {"work_pool_name": None})
 
     def ensure_pool(self, name: str) -> None:
         """Make a work pool of type `process` unless it is there."""

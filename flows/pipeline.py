@@ -6,7 +6,7 @@ name of the stage to run first.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,24 +81,26 @@ def grpo(
     """
     calm_expected_errors()
     name = run or default_run_name(preset)
+    states: dict[StageName, State[Any]] = {}
     try:
         with supervised(this_project().flow_process(str(flow_run.id))):
-            states = _run(name, preset, stages, overrides, config_file, force, fork)
+            _run(states, name, preset, stages, overrides, config_file, force, fork)
     except TerminationSignal:
         if not has_lost_runner():
             raise
         why = "the runner was killed, so the run ended; what is complete is kept"
-        return Crashed(message=f"{why}{_way_on()}")
+        return Crashed(message=f"{why}{_way_on(states)}")
     except RunStoppedError as stop:
-        return Cancelled(name="Stopped", message=f"{stop}{_way_on()}", data=stop)
+        return Cancelled(name="Stopped", message=f"{stop}{_way_on(states)}", data=stop)
     except GrpoError as error:
-        return Failed(message=f"{error}{_way_on()}", data=error)
+        return Failed(message=f"{error}{_way_on(states)}", data=error)
     emit_completed(name, target_of(stages))
-    reused = sum(state.name == "Reused" for state in states)
+    reused = sum(state.name == "Reused" for state in states.values())
     return Completed(message=f"{reused} of {len(states)} stages reused; run {name}")
 
 
 def _run(
+    states: dict[StageName, State[Any]],
     name: str,
     preset: str,
     stages: Sequence[StageName],
@@ -106,8 +108,8 @@ def _run(
     config_file: str,
     force: Sequence[StageName],
     fork: str,
-) -> list[State[Any]]:
-    """Run the chosen stages in order; the state of each."""
+) -> None:
+    """Run the chosen stages in order; `states` gets the state of each that is finished."""
     config = load_config(
         preset, config_file=Path(config_file) if config_file else None, overrides=overrides
     )
@@ -122,11 +124,11 @@ def _run(
         fork=resolve_fork(Lake(root), fork) if fork else None,
         flow_run=flow_run.id or "",
     ) as session:
-        states = [run_stage_task(stage, session.directory) for stage in chosen]
+        for stage in chosen:
+            states[stage] = run_stage_task(stage, session.directory)
         write_report_task(session.directory)
-    return states
 
 
-def _way_on() -> str:
+def _way_on(finished: Collection[StageName]) -> str:
     """The command that goes on with this flow run's work."""
-    return f"\nto go on: {command_of(flow_run.parameters)}"
+    return f"\nto go on: {command_of(flow_run.parameters, finished)}"

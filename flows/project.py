@@ -76,6 +76,10 @@ class Project:
         """Record of the process that executes a flow run on this machine, while it does."""
         return self.state / "flow-runs" / f"{flow_run_id}.json"
 
+    def flow_processes(self) -> list[Path]:
+        """The records of processes that execute flow runs, or did until they were killed."""
+        return sorted(self.flow_process("any").parent.glob("*.json"))
+
     def prepare(self) -> None:
         """Make the directories."""
         self.home.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,16 @@ def reconcile(project: Project, client: ApiClient, *, has_runner: bool) -> list[
     for run in client.active_flow_runs(FLOW_NAME):
         if run.state_type in _TAKEN and _is_lost(project, run, has_runner=has_runner):
             told.append(_close(client, run))
+    _drop_records(project)
     return told
+
+
+def _drop_records(project: Project) -> None:
+    """Remove what killed processes left whose runs have ended: the runner told the server."""
+    for path in project.flow_processes():
+        record = read_record(path)
+        if record is None or not record.is_alive():
+            path.unlink(missing_ok=True)
 
 
 def _is_lost(project: Project, run: FlowRun, *, has_runner: bool) -> bool:

@@ -1,7 +1,8 @@
 """What the command line asks for, checked before anything starts."""
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -77,10 +78,9 @@ class Request:
         words += [] if self.preset == "tiny" else ["--preset", self.preset]
         words += ["--config", str(self.config_file)] if self.config_file else []
         words += ["--run", self.run] if self.run else []
-        for override in self.overrides:
-            words += ["--set", f"'{override}'" if re.search(r"[^\w.=/:-]", override) else override]
+        words += [word for override in self.overrides for word in ("--set", override)]
         words += ["--from", self.fork] if self.fork else []
-        return " ".join(words)
+        return shlex.join(words)
 
 
 def make_request(
@@ -118,11 +118,17 @@ def default_run_name(preset: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", preset)
 
 
-def command_of(parameters: Mapping[str, Any]) -> str:
-    """The command that does what a flow run with these parameters did."""
-    stages = parameters.get("stages") or tuple(StageName)
+def command_of(parameters: Mapping[str, Any], finished: Collection[StageName] = ()) -> str:
+    """The command that goes on with what a flow run with these parameters began.
+
+    Args:
+        parameters: Of the flow run.
+        finished: Stages that it has finished; of some but not all stages, the first other is named.
+    """
+    chosen = [stage for stage in StageName if stage in (parameters.get("stages") or StageName)]
+    left = [stage for stage in chosen if stage not in finished] or chosen[-1:]
+    target = FULL if len(chosen) == len(StageName) else str(left[0])
     config_file = parameters.get("config_file")
-    target = FULL if len(stages) > 1 else str(StageName(stages[0]))
     return Request(
         target=target,
         preset=parameters.get("preset") or "tiny",

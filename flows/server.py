@@ -37,15 +37,25 @@ def is_ours(project: Project, url: str) -> bool:
     return (home if home.is_absolute() else project.root / home).resolve() == project.home.resolve()
 
 
-def start_server(project: Project) -> ProcessRecord:
+def start_server(project: Project, *, at_old_port: bool = False) -> ProcessRecord:
     """Start the server and return once it answers.
 
+    Args:
+        project: Whose server.
+        at_old_port: Start it where the last one was or not at all.
+
     Raises:
-        ServiceError: It ended or did not answer in time; the message has its last log lines.
+        ServiceError: It ended or did not answer in time; the message has its last log lines. Or
+            its old port is taken by another program.
     """
     settings = project.server_settings()
     last = read_record(project.record("server"))
     port = _port(settings.port, last)
+    if at_old_port and last is not None and port != server_port(last):
+        raise ServiceError(
+            f"another program has taken port {server_port(last)} meanwhile",
+            hint="`grpo up` starts it at another port and brings the runner along",
+        )
     url = f"http://{settings.client_host}:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start"]
     command += ["--host", settings.host, "--port", str(port), "--analytics-off"]

@@ -44,7 +44,7 @@ def revive(project: Project) -> bool:
             return True
         logger.warning("the Prefect server died: starting it again")
         try:
-            start_server(project)
+            start_server(project, at_old_port=True)  # the runner knows no other address
         except (ServiceError, OSError) as error:
             logger.error("the Prefect server could not be started again: %s", error)
             return False

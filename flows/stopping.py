@@ -2,13 +2,14 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 from flows.api import ApiClient, FlowRun
 from flows.console import say
 from flows.deployment_names import FLOW_NAME
-from flows.following import is_held, run_lock
+from flows.following import READ_SECONDS, is_held, run_lock
 from flows.project import Project
 from flows.request import default_run_name
 from flows.server import client_of, find_server
@@ -19,6 +20,9 @@ from grpo_core.stages.stopping import request_stop
 from grpo_core.store.files import read_json
 
 STOPPED = frozenset({"Stopped", "Completed"})
+BEGIN_SECONDS = 60.0
+"""How long a flow run that was taken may need until it holds the run's lock: imports, mostly."""
+_TAKEN = frozenset({"PENDING", "RUNNING"})
 
 
 def stop(project: Project, directory: Path, *, now: bool) -> int:
@@ -37,24 +41,30 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
     """
     server = find_server(project)
     client = client_of(project, server) if server else None
-    waiting = [run for run in _runs(client, directory.name) if run.state_type == "SCHEDULED"]
+    runs = _runs(client, directory.name)
+    waiting = [run for run in runs if run.state_type == "SCHEDULED"]
+    taken = [run for run in runs if run.state_type in _TAKEN]
     for run in waiting:
-        assert client is not None
-        client.cancel(run.id)
-        say(f"cancelled {run.name!r}, which had not begun")
+        _cancel_waiting(client, run)
     if not is_held(run_lock(directory)):
-        if waiting:
+        if now and taken:
+            for run in taken:
+                _cancel_waiting(client, run)
             return 0
-        raise DataContractError(
-            f"nobody works on run {directory.name!r} in {directory.parents[1]}",
-            hint="`grpo status` lists the runs in progress",
-        )
+        if not _begins(client, taken, directory):
+            if waiting:
+                return 0
+            raise DataContractError(
+                f"nobody works on run {directory.name!r} in {directory.parents[1]}",
+                hint="`grpo status` lists the runs in progress",
+            )
     if now:
         _cancel(client, directory)
     else:
         who = os.environ.get("USER") or os.getuid()  # a container may know no names
         request_stop(directory, f"{who}@{socket.gethostname()}")
         say("asked the run to stop after the unit in work; Ctrl-C only stops watching")
+    _wait_for_progress(directory)
     watch(directory)
     return 0 if _last_state(directory) in STOPPED else 1
 
@@ -62,6 +72,38 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
 def _runs(client: ApiClient | None, run: str) -> list[FlowRun]:
     active = client.active_flow_runs(FLOW_NAME) if client is not None else []
     return [flow_run for flow_run in active if run_of(flow_run) == run]
+
+
+def _cancel_waiting(client: ApiClient | None, run: FlowRun) -> None:
+    assert client is not None
+    client.cancel(run.id)
+    say(f"cancelled {run.name!r}, which had not begun")
+
+
+def _begins(client: ApiClient | None, taken: list[FlowRun], directory: Path) -> bool:
+    """Wait until one of the flow runs that a runner or worker took works on the run.
+
+    Returns:
+        Whether one does; False when all of them ended, or none began in `BEGIN_SECONDS`.
+    """
+    if client is None or not taken:
+        return False
+    say("the run is being picked up; waiting until it can be asked")
+    deadline = time.monotonic() + BEGIN_SECONDS
+    while time.monotonic() < deadline:
+        if is_held(run_lock(directory)):
+            time.sleep(READ_SECONDS)  # it first drops requests meant for an earlier attempt
+            return True
+        if all(client.read_flow_run(run.id).is_final for run in taken):
+            return False
+        time.sleep(READ_SECONDS)
+    return False
+
+
+def _wait_for_progress(directory: Path) -> None:
+    """A first attempt that hashes its weights has nothing to watch yet."""
+    while is_held(run_lock(directory)) and not (directory / "progress.jsonl").exists():
+        time.sleep(READ_SECONDS)
 
 
 def run_of(flow_run: FlowRun) -> str:

@@ -41,11 +41,11 @@ def give_to_pool(project: Project, client: ApiClient, notify: Notify) -> None:
 
 
 def take_back(client: ApiClient, notify: Notify) -> None:
-    """Let the local runner execute again; schedules of the pool's deployments are dropped."""
+    """Let the local runner execute again; schedules and what follows other runs stay."""
     pooled = client.pools(FLOW_NAME)
     found = client.deployments(FLOW_NAME)
     for name in pooled:
-        client.remove_deployment(found[name]["id"])
+        client.leave_pool(found[name]["id"])
     notify(
         "the local runner executes from now on" if pooled else "the local runner executes already"
     )

@@ -31,7 +31,10 @@ def logging_to(path: Path) -> Iterator[None]:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
         root.removeHandler(handler)
-        handler.close()
+        try:
+            handler.close()
+        except OSError as fault:  # what the block raises matters more
+            root.error("the end of %s could not be written: %s", path, fault)
 
 
 def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:

@@ -1,6 +1,8 @@
 """Faults of the machine that come as anybody's exception, named as what they are."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from grpo_core.errors import DiskFullError, GrpoError, OutOfMemoryError
 
@@ -26,3 +28,20 @@ def machine_fault(error: Exception) -> GrpoError | None:
             "or sampling.rows_per_batch or score_rows (new keys)",
         )
     return None
+
+
+@contextmanager
+def machine_faults_named() -> Iterator[None]:
+    """A fault of the machine inside the block is raised as the error of ours that names it.
+
+    Raises:
+        DiskFullError: A write found no room.
+        OutOfMemoryError: Memory ran out.
+    """
+    try:
+        yield
+    except Exception as error:
+        fault = machine_fault(error)
+        if fault is None:
+            raise
+        raise fault from error

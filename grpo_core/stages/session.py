@@ -1,5 +1,6 @@
 """One attempt of a run: its lock, its records, its progress."""
 
+import logging
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from grpo_core.paths import resolve_path
 from grpo_core.planning.externals import digest_externals, model_directory
 from grpo_core.planning.graph import ForkPoint, Graph, build_graph
 from grpo_core.stages.attempt_log import attempt_log, logging_to
+from grpo_core.stages.faults import machine_fault, machine_faults_named
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import forget_stop
 from grpo_core.store.files import read_json, write_json
@@ -23,6 +25,8 @@ from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.progress import ProgressLog
 from grpo_core.types import StageName
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,14 @@ class RunSession:
         Raises:
             RunBusyError: Another process works under this name.
             ConfigError: The name is not a run name, or a budget exceeds the model's context.
+            DiskFullError: What the attempt writes of itself has no room.
         """
         lake = Lake(root)
         directory = lake.run_directory(run)
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
-        with hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run name {run!r}"):
+        lock = lake.lock_path(f"run-{run}")
+        with machine_faults_named(), hold_or_refuse(lock, who, what=f"run name {run!r}"):
+            forget_stop(directory)  # what comes from here on is meant for this attempt
             (directory / "logs").mkdir(parents=True, exist_ok=True)
             request = {
                 "stages": [stage.value for stage in stages],
@@ -77,7 +84,6 @@ class RunSession:
             check_budgets(config, model_directory(config.model.path))
             graph = build_graph(config, digest_externals(config, lake.digests), fork)
             labels = {node.label for node in graph.nodes}
-            forget_stop(directory)
             attempt = RunRecords(directory).begin(request, labels)
             session = cls(directory, config, request, attempt)
             with logging_to(session.log):
@@ -147,13 +153,24 @@ class RunSession:
             state, error = "Failed", str(failure)
             raise
         except Exception as failure:
-            state, error = "Failed", f"{type(failure).__name__}: {failure}"
+            state = "Failed"
+            error = str(machine_fault(failure) or f"{type(failure).__name__}: {failure}")
             raise
         finally:
-            self.records.finish(state, error)
-            progress.emit(
-                "run_finished", run=self.run, attempt=self.attempt, state=state, error=error
-            )
+            self._close(state, error)
+
+    def _close(self, state: str, error: str) -> None:
+        """Record how the attempt ended; when that fails, why it ended still gets through."""
+        end = {"run": self.run, "attempt": self.attempt, "state": state, "error": error}
+        try:
+            try:
+                self.records.finish(state, error)
+            finally:
+                self.progress.emit("run_finished", **end)
+        except OSError as fault:
+            if state == "Completed":
+                raise
+            logger.error("the attempt ended (%s), which could not be recorded: %s", state, fault)
 
 
 def lake_root(config: RunConfig) -> Path:

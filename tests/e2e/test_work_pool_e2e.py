@@ -47,11 +47,38 @@ def _worker(checkout: Checkout) -> Iterator[None]:
             process.wait(40)
 
 
-def test_the_same_names_run_on_a_work_pool_and_come_back(checkout: Checkout) -> None:
+@pytest.fixture(autouse=True)
+def _local_before_and_after(checkout: Checkout) -> Iterator[None]:
+    """Server and local runner are there, whatever the test before has left or this one leaves."""
+    _take_back(checkout)
+    yield
+    _take_back(checkout)
+
+
+def _take_back(checkout: Checkout) -> None:
+    local = checkout.grpo("up", "--local")
+    assert local.returncode == 0, local.stderr
+
+
+@pytest.fixture
+def planned(checkout: Checkout) -> Iterator[str]:
+    """What `grpo schedule` lists with one schedule and one chain."""
+    nightly = ("schedule", "audit", "--cron", "0 3 * * *", "--run", "pool-night")
+    chained = ("schedule", "ingest", "--after", "pool-leader", "--run", "pool-follower")
+    for words in (nightly, chained):
+        made = checkout.grpo(*words)
+        assert made.returncode == 0, made.stderr
+    yield checkout.grpo("schedule").stdout
+    checkout.grpo("schedule", "audit", "--off", "--run", "pool-night")
+    checkout.grpo("schedule", "ingest", "--off", "--run", "pool-follower")
+
+
+def test_the_same_names_run_on_a_work_pool_and_come_back(checkout: Checkout, planned: str) -> None:
+    client = _client(checkout)
+    ids = {name: found["id"] for name, found in client.deployments("grpo").items()}
+    names = set(ids)
     given = checkout.grpo("up", "--pool")
     assert given.returncode == 0, given.stderr
-    client = _client(checkout)
-    names = set(client.deployment_names("grpo"))
     assert set(client.pools("grpo")) == names
     words = [word for item in checkout.mini for word in ("--set", item)]
     with _worker(checkout):
@@ -61,9 +88,11 @@ def test_the_same_names_run_on_a_work_pool_and_come_back(checkout: Checkout) -> 
     assert client.read_flow_run(flow_run).work_pool == "grpo"
     assert client.read_flow_run(flow_run).name == "pooled ingest"
 
-    assert checkout.grpo("up", "--local").returncode == 0
+    _take_back(checkout)
     assert client.pools("grpo") == {}
-    assert set(client.deployment_names("grpo")) == names
+    assert {name: found["id"] for name, found in client.deployments("grpo").items()} == ids
+    assert "pool-night" in planned
+    assert checkout.grpo("schedule").stdout == planned
     again = checkout.grpo("run", "ingest", "--run", "pooled", *words)
     assert again.returncode == 0, again.stderr
     flow_run = checkout.latest_attempt("pooled")["request"]["flow_run"]

@@ -53,8 +53,9 @@ def _record(project: Project, run: str, birth: str) -> Path:
 @pytest.mark.parametrize("has_runner", [True, False])
 def test_only_runs_without_a_process_are_closed(tmp_path: Path, has_runner: bool) -> None:
     project = Project(tmp_path)
-    _record(project, "alive", birth_of(os.getpid()) or "")
-    stale = _record(project, "rebooted", "another boot:1")
+    alive = _record(project, "alive", birth_of(os.getpid()) or "")
+    _record(project, "rebooted", "another boot:1")
+    _record(project, "killed and closed by the runner", "another boot:3")
     _record(project, "halting", "another boot:2")
     server = FakeServer(
         _run("alive", "RUNNING"),
@@ -68,7 +69,7 @@ def test_only_runs_without_a_process_are_closed(tmp_path: Path, has_runner: bool
     lost = {} if has_runner else {"starting": "crashed"}
     assert server.changes == {"rebooted": "crashed", "halting": "cancelled"} | lost
     assert len(told) == len(server.changes)
-    assert not stale.exists()
+    assert project.flow_processes() == [alive]
 
 
 def test_an_automation_is_made_once_and_replaced_when_ours_changes() -> None:

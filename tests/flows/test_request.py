@@ -1,8 +1,9 @@
+import shlex
 from pathlib import Path
 
 import pytest
 
-from flows.request import default_run_name, make_request
+from flows.request import command_of, default_run_name, make_request
 from grpo_core.errors import ConfigError
 from grpo_core.types import StageName
 
@@ -34,6 +35,32 @@ def test_a_stage_with_everything() -> None:
 def test_the_command_to_go_on_quotes_what_a_shell_would_bend() -> None:
     request = make_request("full", "tiny", None, "", ["prompt.system=be brief"], [])
     assert request.command() == "grpo run full --set 'prompt.system=be brief'"
+
+
+def test_quotes_and_spaces_arrive_as_they_were_given() -> None:
+    override = """prompts.system=say "don't" & stop"""
+    request = make_request("train", "tiny", Path("my files/a.toml"), "", [override], [])
+    words = ["grpo", "run", "train", "--config", "my files/a.toml", "--set", override]
+    assert shlex.split(request.command()) == words
+
+
+@pytest.mark.parametrize(
+    ("stages", "finished", "target"),
+    [
+        (None, [], "full"),
+        (["audit", *list(StageName)[:-1]], [StageName.INGEST], "full"),
+        (["ingest", "prefilter"], [], "ingest"),
+        (["prefilter", "ingest"], [], "ingest"),
+        (["ingest", "prefilter"], [StageName.INGEST], "prefilter"),
+        (["ingest", "prefilter"], [StageName.INGEST, StageName.PREFILTER], "prefilter"),
+        (["train"], [], "train"),
+    ],
+)
+def test_a_flow_run_goes_on_where_it_ended(
+    stages: list[str] | None, finished: list[StageName], target: str
+) -> None:
+    given = {"run": "x"} | ({"stages": stages} if stages else {})
+    assert command_of(given, finished) == f"grpo run {target} --run x"
 
 
 @pytest.mark.parametrize(

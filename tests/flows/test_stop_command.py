@@ -4,7 +4,7 @@ import fcntl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,45 @@ def test_a_run_that_waits_is_cancelled_by_its_name(
     _use(monkeypatch, server)
     assert stopping.stop(Project(directory), directory, now=False) == 0
     assert server.cancelled == ["1", "3"]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_a_run_that_is_being_picked_up_is_waited_for_and_asked(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    server = FakeServer(FlowRun("7", "demo full", state, "", {"run": "demo"}))
+    _use(monkeypatch, server)
+    begun = ExitStack()
+
+    def begin(flow_run_id: str) -> FlowRun:  # seen starting once, then it works
+        begun.enter_context(_worked_on(directory))
+        return server.runs[0]
+
+    monkeypatch.setattr(server, "read_flow_run", begin)
+    with begun:
+        assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert "@" in (asked_to_stop(directory) or "")
+    assert server.cancelled == []
+
+
+def test_a_run_that_is_being_picked_up_can_be_cancelled(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer(FlowRun("7", "demo full", "PENDING", "", {"run": "demo"}))
+    _use(monkeypatch, server)
+    assert stopping.stop(Project(directory), directory, now=True) == 0
+    assert server.cancelled == ["7"]
+
+
+def test_a_run_that_ends_before_it_works_leaves_nobody_to_stop(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer(FlowRun("7", "demo full", "RUNNING", "", {"run": "demo"}))
+    _use(monkeypatch, server)
+    failed = FlowRun("7", "demo full", "FAILED", "", {"run": "demo"})
+    monkeypatch.setattr(server, "read_flow_run", lambda flow_run_id: failed)
+    with pytest.raises(DataContractError, match="nobody works on run 'demo'"):
+        stopping.stop(Project(directory), directory, now=False)
 
 
 def test_nobody_to_stop_is_an_error(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

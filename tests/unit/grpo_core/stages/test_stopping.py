@@ -21,8 +21,10 @@ from grpo_core.errors import (
     RunStoppedError,
     StalledError,
 )
-from grpo_core.stages import RunSession, devices, executor, run_stage
+from grpo_core.planning.externals import digest_externals
+from grpo_core.stages import RunSession, devices, executor, records, run_stage, session
 from grpo_core.stages.alerts import Alert, step_alerts
+from grpo_core.stages.attempt_log import logging_to
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
 from grpo_core.store.progress import read_events
@@ -43,9 +45,9 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     def run(maker: Maker, *overrides: str, name: str = "demo") -> dict[str, Any]:
         monkeypatch.setattr(executor, "_maker", lambda kind: maker)
         config = load_config("tiny", overrides=list(overrides))
-        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as session:
-            result = run_stage(session.directory, StageName.INGEST)
-        return {"state": result.state, "directory": session.directory}
+        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as opened:
+            result = run_stage(opened.directory, StageName.INGEST)
+        return {"state": result.state, "directory": opened.directory}
 
     return run
 
@@ -75,6 +77,28 @@ def test_a_stop_ends_the_work_after_the_unit_and_the_next_attempt_goes_on(
     assert _events(tmp_path, "run_finished")[-1]["state"] == "Stopped"
     assert attempt(lambda context: _empty())["state"] == "Computed"
     assert asked_to_stop(tmp_path / "runs" / "demo") is None
+
+
+def test_a_stop_asked_for_while_the_run_starts_is_heard(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, makes = tmp_path / "runs" / "demo", list[int]()
+    directory.mkdir(parents=True)
+    request_stop(directory, "eve, of the attempt before")
+
+    def digest(config: Any, digests: Any) -> Any:
+        if asked_to_stop(directory) is None:  # weights are being hashed
+            request_stop(directory, "ada")
+        return digest_externals(config, digests)
+
+    def maker(context: MakeContext) -> Made:
+        makes.append(1)
+        return _empty()
+
+    monkeypatch.setattr(session, "digest_externals", digest)
+    with pytest.raises(RunStoppedError, match="stopped as asked by ada"):
+        attempt(maker)
+    assert makes == []
 
 
 def test_a_stop_at_the_last_unit_still_publishes_it(
@@ -212,6 +236,57 @@ def test_faults_of_the_machine_are_named(
 
     with pytest.raises(kind, match=hint):
         attempt(maker)
+
+
+def _fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, value: object) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(records, "write_json", refuse)
+
+
+def test_a_full_disk_does_not_hide_why_the_attempt_ended(
+    attempt: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        _fill_the_disk(monkeypatch)
+        raise ConfigError("the real error")
+
+    with pytest.raises(ConfigError, match="the real error"):
+        attempt(maker)
+    assert "could not be recorded: [Errno 28]" in caplog.text
+    assert "the real error" in _events(tmp_path, "run_finished")[-1]["error"]
+
+
+def test_a_log_without_room_does_not_hide_the_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "0001.log"
+    log.symlink_to("/dev/full")
+
+    def fail() -> None:
+        logging.getLogger("grpo_core.somewhere").error("does not fit")
+        raise ConfigError("the real error")
+
+    with pytest.raises(ConfigError, match="the real error"), logging_to(log):
+        fail()
+    assert "0001.log could not be written: [Errno 28]" in caplog.text
+
+
+def test_a_disk_that_is_full_at_the_end_is_named(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def maker(context: MakeContext) -> Made:
+        _fill_the_disk(monkeypatch)
+        return _empty()
+
+    with pytest.raises(DiskFullError, match="the disk is full"):
+        attempt(maker)
+    last = _events(tmp_path, "run_finished")[-1]
+    assert (last["state"], last["error"].split(":")[0]) == ("Failed", "the disk is full")
 
 
 def test_a_bug_keeps_its_type_and_says_where(attempt: Callable[..., dict[str, Any]]) -> None:
