@@ -1,8 +1,8 @@
 """Prefect events that automations can act on.
 
 ```
-grpo.alert.entropy        a step's policy entropy is below execution.alert_entropy_below_nats
-grpo.alert.kl             a step's KL to the reference is above execution.alert_kl_above_nats
+grpo.alert.entropy        a step's policy entropy is below execution.alerts.entropy_below_nats
+grpo.alert.kl             a step's KL to the reference is above execution.alerts.kl_above_nats
 grpo.alert.non-finite     NaN or infinity in loss or gradient; the run has failed
 grpo.alert.audit-failed   a blocking audit found rows; the run has failed
 grpo.alert.stalled        no unit of work was finished in time; the run has failed

@@ -86,6 +86,7 @@ class Project:
         environment = clean_environment() | SETTINGS | _QUIET
         # Spinning threads make two slower than one when something else runs on the machine.
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        environment["PWD"] = str(self.root)  # where they work; prefect.yaml reads it
         environment["PREFECT_HOME"] = str(self.home)
         environment["PREFECT_PROFILES_PATH"] = str(self.profiles)
         environment["PREFECT_SERVER_MEMO_STORE_PATH"] = str(self.home / "memo_store.toml")

@@ -66,6 +66,12 @@ def config_warnings(config: RunConfig) -> list[str]:
 def run_facts(config: RunConfig) -> RunFacts:
     """What the objective's checks must know of the rest of the run."""
     train, reward = config.train, config.reward
+    parts = (
+        reward.rules.repetition_weight,
+        reward.rules.format_weight,
+        reward.rules.language_weight,
+    )
+    is_binary = not reward.process_credit and reward.function in BUILT_IN
     return RunFacts(
         group_size=train.group_size,
         updates_per_rollout=train.updates_per_rollout * train.epochs_per_rollout,
@@ -73,7 +79,7 @@ def run_facts(config: RunConfig) -> RunFacts:
         scoring_temperature=config.sampling.temperature,
         phase_tokens=tuple(phase.max_completion_tokens for phase in train.phases),
         reward_range=(-1.0, 1.0) if reward.scale == "±1" else (0.0, 1.0),
-        has_binary_rewards=not reward.process_credit and reward.function in BUILT_IN,
+        has_binary_rewards=is_binary and not any((*parts, reward.rules.length_weight)),
         drops_zero_variance=config.filter.zero_variance,
         shapes_overlong=reward.overlong_factor > 0,
     )

@@ -78,14 +78,14 @@ IDLE: tuple[Idle, ...] = (
         lambda config: config.reward.overlong_weight == 0,
     ),
     Idle(
-        ("reward.repetition_ngram",),
-        "reward.repetition_weight is 0",
-        lambda config: config.reward.repetition_weight == 0,
+        ("reward.rules.repetition_ngram",),
+        "reward.rules.repetition_weight is 0",
+        lambda config: config.reward.rules.repetition_weight == 0,
     ),
     Idle(
-        ("reward.language_script",),
-        "reward.language_weight is 0",
-        lambda config: config.reward.language_weight == 0,
+        ("reward.rules.language_script",),
+        "reward.rules.language_weight is 0",
+        lambda config: config.reward.rules.language_weight == 0,
     ),
     Idle(
         ("reward.similarity_weight",),

@@ -30,6 +30,29 @@ class CallsConfig(Section):
     verdict of the majority stands; the share that agrees on correct or not is its confidence."""
 
 
+class RulesConfig(Section):
+    """Shaping by rules on the text, each capped well below the verdict and off by default."""
+
+    repetition_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Weight of the repetition penalty in [-1, 0]; 0 turns it off."""
+    repetition_ngram: int = keyed(8, Kind.TRAIN, ge=1)
+    """Length of the n-grams of the repetition penalty in tokens."""
+    format_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Weight of the format credit in [0, 1], paid only with a parsed answer; 0 turns it off."""
+    answer_format: Literal["think_answer", "think_boxed", "boxed", "hash"] = keyed(
+        "hash", Kind.TRAIN
+    )
+    """Format that earns the format credit."""
+    language_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
+    """Weight of the share of letters outside `language_script`, in [-1, 0]; 0 turns it off."""
+    language_script: Literal[
+        "latin", "han", "japanese", "cyrillic", "arabic", "greek", "hebrew", "korean", "devanagari"
+    ] = keyed("latin", Kind.TRAIN)
+    """Script that completions should be written in."""
+    length_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.2)
+    """Weight of the unused share of the budget, only with a correct verdict; 0 turns it off."""
+
+
 class RewardConfig(Section):
     """Who grades, and the shaping parts; parts are stored apart from the verdict."""
 
@@ -71,24 +94,7 @@ class RewardConfig(Section):
     above a short wrong one; a weight that would break this is refused."""
     overlong_buffer_share: float = keyed(0.2, Kind.TRAIN, ge=0, le=1)
     """Buffer of the penalty as a share of the phase's budget; 0 makes it a step."""
-    repetition_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
-    """Weight of the repetition penalty in [-1, 0]; 0 turns it off."""
-    repetition_ngram: int = keyed(8, Kind.TRAIN, ge=1)
-    """Length of the n-grams of the repetition penalty in tokens."""
-    format_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
-    """Weight of the format credit in [0, 1], paid only with a parsed answer; 0 turns it off."""
-    answer_format: Literal["think_answer", "think_boxed", "boxed", "hash"] = keyed(
-        "hash", Kind.TRAIN
-    )
-    """Format that earns the format credit."""
-    language_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.5)
-    """Weight of the share of letters outside `language_script`, in [-1, 0]; 0 turns it off."""
-    language_script: Literal[
-        "latin", "han", "japanese", "cyrillic", "arabic", "greek", "hebrew", "korean", "devanagari"
-    ] = keyed("latin", Kind.TRAIN)
-    """Script that completions should be written in."""
-    length_weight: float = keyed(0.0, Kind.TRAIN, ge=0, le=0.2)
-    """Weight of the unused share of the budget, only with a correct verdict; 0 turns it off."""
+    rules: RulesConfig = Field(default_factory=RulesConfig)
 
     @property
     def overlong_factor(self) -> float:
@@ -202,6 +208,26 @@ class AuditConfig(Section):
     """Largest allowed sum of a group's advantages and difference to their recomputation."""
 
 
+class ReferenceConfig(Section):
+    """How the reference and its cache are held."""
+
+    check_rows: int = execution(4, ge=0)
+    """Cached reference rows that are scored again and compared when a stage first reads the cache;
+    0 trusts it."""
+    memory_share: float = execution(0.25, ge=0, le=1)
+    """The reference stays in main memory between rollout batches when it needs at most this share
+    of it; a larger one is let go after each batch and loaded again."""
+
+
+class AlertsConfig(Section):
+    """Thresholds of alerts on optimiser steps."""
+
+    entropy_below_nats: float = execution(0.02, ge=0)
+    """Raise the alert `entropy` when a step's policy entropy is lower; 0 turns it off."""
+    kl_above_nats: float = execution(1.0, ge=0)
+    """Raise the alert `kl` when a step's KL to the reference (k3) is higher; 0 turns it off."""
+
+
 class ExecutionConfig(Section):
     """Where and in which portions work is done; in no key, results are the same."""
 
@@ -230,21 +256,13 @@ class ExecutionConfig(Section):
     """Optimiser steps between resumable checkpoints, rounded up to whole rollout batches."""
     keep_step_states: bool = execution(False)
     """Keep every resumable state inside the phase's artefact, so that a run can fork from it."""
-    reference_check_rows: int = execution(4, ge=0)
-    """Cached reference rows that are scored again and compared when a stage first reads the cache;
-    0 trusts it."""
-    reference_memory_share: float = execution(0.25, ge=0, le=1)
-    """The reference stays in main memory between rollout batches when it needs at most this share
-    of it; a larger one is let go after each batch and loaded again."""
+    reference: ReferenceConfig = Field(default_factory=ReferenceConfig)
+    alerts: AlertsConfig = Field(default_factory=AlertsConfig)
     stall_seconds: float = execution(3600.0, ge=0)
     """A stage in which no unit of work (a chunk of prompts, a rollout batch) is finished for so
     long is ended with an error that says where it stood; 0 waits for ever."""
     retries: int = execution(1, ge=0, le=10)
     """How often an artefact is tried again after a fault that may pass, such as a sampling engine
     that died; wrong input and failed checks are never tried again."""
-    alert_entropy_below_nats: float = execution(0.02, ge=0)
-    """Raise the alert `entropy` when a step's policy entropy is lower; 0 turns it off."""
-    alert_kl_above_nats: float = execution(1.0, ge=0)
-    """Raise the alert `kl` when a step's KL to the reference (k3) is higher; 0 turns it off."""
     verifier_workers: int = execution(2, ge=1)
     """Processes for symbolic grading; started only when needed."""

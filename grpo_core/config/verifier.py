@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from grpo_core.config.fields import Section, keyed
 from grpo_core.types import Kind
 
@@ -11,6 +13,15 @@ _GOLDS = (Kind.PROMPTS, Kind.VERDICTS, Kind.TRAIN, Kind.EVAL_VERDICTS)
 def _choice(default: Any, **constraints: Any) -> Any:
     """A grading rule; at its default it is in no key, so that a new rule keeps every lake."""
     return keyed(default, *_GOLDS, absent=default, **constraints)
+
+
+class LimitsConfig(Section):
+    """How much text is read."""
+
+    max_completion_chars: int = _choice(200_000, ge=1)
+    """Only the last so many visible characters are looked at."""
+    max_answer_chars: int = _choice(10_000, ge=1)
+    """Longer answers are unparseable; plain numbers may have any length."""
 
 
 class VerifierConfig(Section):
@@ -48,7 +59,8 @@ class VerifierConfig(Section):
     """Grade a box, a tag or a program block that the text ends in; off, it counts as cut off."""
     reasoning_tags: tuple[str, ...] = _choice(("think", "thinking", "reasoning", "thought"))
     """Names of tags whose content is never graded."""
-    max_completion_chars: int = _choice(200_000, ge=1)
-    """Only the last so many visible characters are looked at."""
-    max_answer_chars: int = _choice(10_000, ge=1)
-    """Longer answers are unparseable; plain numbers may have any length."""
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
+
+    def options(self) -> dict[str, Any]:
+        """Every choice by its name, those of the limits among them."""
+        return self.model_dump(exclude={"limits"}) | self.limits.model_dump()

@@ -45,7 +45,7 @@ class RunFacts:
         phase_tokens: Completion budget of each phase.
         constant_lengths: Constant of `constant_length` in each phase.
         reward_range: Lowest and highest reward before shaping.
-        has_binary_rewards: Raw rewards are 0 or 1.
+        has_binary_rewards: Rewards are 0 or 1, but for overlong completions.
         drops_zero_variance: Groups without signal are dropped or resampled.
         shapes_overlong: The soft overlong punishment is on.
     """

@@ -100,12 +100,12 @@ class Reference:
     def release(self) -> None:
         """Let the model go, out of the GPU at least; the next miss takes it up again.
 
-        It stays in main memory when it needs no more than `execution.reference_memory_share`.
+        It stays in main memory when it needs no more than `execution.reference.memory_share`.
         """
         if self._loaded is None:
             return
         model, head = self._loaded
-        share = self.config.execution.reference_memory_share
+        share = self.config.execution.reference.memory_share
         if _model_bytes(model) > share * _memory_bytes():
             self._loaded = None
         elif next(model.parameters()).device.type != "cpu":
@@ -142,7 +142,7 @@ class Reference:
         self, rows: Sequence[RefRow], cached: Sequence[Logprobs | None], found: Sequence[int]
     ) -> None:
         """Score a seeded sample of cached rows anew and refuse a cache that says otherwise."""
-        count = min(self.config.execution.reference_check_rows, len(found))
+        count = min(self.config.execution.reference.check_rows, len(found))
         rng = generator(self.config.seed_of("train"), "prove", rows[found[0]].key)
         sample = [found[n] for n in rng.choice(len(found), size=count, replace=False)]
         for n, scored in zip(sample, self._score([rows[n] for n in sample]), strict=True):

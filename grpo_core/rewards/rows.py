@@ -34,7 +34,7 @@ def grader_rules(config: RunConfig) -> GraderRules:
 
 def verifier_options(config: RunConfig) -> VerifierOptions:
     """The configured choices of the `math` verifier."""
-    return VerifierOptions(**config.reward.verifier.model_dump())
+    return VerifierOptions(**config.reward.verifier.options())
 
 
 def problems_by_id(rows: pa.Table) -> dict[str, Problem]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_core.config.training import ExecutionConfig
+from grpo_core.config.training import AlertsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class Alert:
     threshold: float
 
 
-def step_alerts(steps: Sequence[Mapping[str, Any]], limits: ExecutionConfig) -> Iterator[Alert]:
+def step_alerts(steps: Sequence[Mapping[str, Any]], limits: AlertsConfig) -> Iterator[Alert]:
     """The first alert of each kind among the steps of one rollout batch.
 
     Args:
         steps: Rows of the table `steps`.
         limits: The thresholds; 0 is off.
     """
-    lowest, highest = limits.alert_entropy_below_nats, limits.alert_kl_above_nats
+    lowest, highest = limits.entropy_below_nats, limits.kl_above_nats
     entropies = [(row["step"], row["policy_entropy_nats"]) for row in steps]
     divergences = [(row["step"], row["ref_kl_k3"]) for row in steps]
     low = [(step, value) for step, value in entropies if value is not None and value < lowest]

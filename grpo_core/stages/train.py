@@ -233,7 +233,7 @@ def _check_prompts(config: RunConfig, plan: PhasePlan, runtime: PolicyRuntime) -
 
 def _report(context: MakeContext, trainer: PhaseTrainer, batch: int, steps: pa.Table) -> None:
     rows: list[dict[str, Any]] = steps.to_pylist()
-    for alert in step_alerts(rows, context.config.execution):
+    for alert in step_alerts(rows, context.config.execution.alerts):
         context.alert(alert)
     last = rows[-1]
     figures = {

@@ -75,10 +75,10 @@ def shape_reward(
         )
     weights = {
         "overlong": reward.overlong_factor,
-        "repetition": reward.repetition_weight,
-        "format": reward.format_weight,
-        "language": reward.language_weight,
-        "length": reward.length_weight,
+        "repetition": reward.rules.repetition_weight,
+        "format": reward.rules.format_weight,
+        "language": reward.rules.language_weight,
+        "length": reward.rules.length_weight,
     }
     values = _part_values(config, verdict, completion, max_completion_tokens)
     base = base_reward(
@@ -109,15 +109,15 @@ def _part_values(
 ) -> dict[str, float]:
     """Value of each part before its weight."""
     reward, length = config.reward, len(completion.token_ids)
-    script = language_consistency(completion.text, script=reward.language_script)
+    script = language_consistency(completion.text, script=reward.rules.language_script)
     return {
         "overlong": overlong_penalty(
             length,
             max_length=max_completion_tokens,
             buffer=int(reward.overlong_buffer_share * max_completion_tokens),
         ),
-        "repetition": repetition_penalty(completion.token_ids, ngram=reward.repetition_ngram),
-        "format": format_credit(completion.text, verdict, answer_format=reward.answer_format),
+        "repetition": repetition_penalty(completion.token_ids, ngram=reward.rules.repetition_ngram),
+        "format": format_credit(completion.text, verdict, answer_format=reward.rules.answer_format),
         "language": script - 1.0,
         "length": length_bonus(length, verdict, max_length=max_completion_tokens),
     }

@@ -8,7 +8,7 @@ from grpo_core.config.document import markdown, settings
 from grpo_core.config.run import RunConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
-MAX_FIELDS = 20
+MAX_FIELDS = 15
 
 
 def test_the_page_is_what_the_code_says() -> None:

@@ -90,7 +90,7 @@ def test_a_stage_without_inputs_names_the_stage_to_run_first(checkout: Checkout)
     done = _watch(checkout, "grpo/evaluate", run="early", overrides=["seed=99", *checkout.mini])
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
-    assert "run stage ingest first: grpo run ingest" in text
+    assert "run stage prefilter first: grpo run prefilter" in text
     assert "Traceback" not in text
 
 

@@ -74,7 +74,7 @@ def test_an_alert_reaches_an_automation_that_cancels_the_run(checkout: Checkout)
     made = checkout.prefect("automation", "create", "--from-file", str(EXAMPLE))
     assert made.returncode == 0, made.stdout + made.stderr
     try:
-        alarmed = ("train.phases.0.max_steps=600", "execution.alert_entropy_below_nats=9")
+        alarmed = ("train.phases.0.max_steps=600", "execution.alerts.entropy_below_nats=9")
         with checkout.start_run("collapsed", *alarmed) as process:
             output, _ = process.communicate(timeout=120)
     finally:

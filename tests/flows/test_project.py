@@ -48,6 +48,7 @@ def test_nothing_of_the_users_own_settings_leaks_in(monkeypatch: pytest.MonkeyPa
 def test_our_processes_are_quiet_and_at_home(tmp_path: Path) -> None:
     environment = Project(tmp_path).environment("http://127.0.0.1:4200/api")
     assert environment["DO_NOT_TRACK"] == "1"
+    assert environment["PWD"] == str(tmp_path)  # not the shell's: prefect.yaml takes it for paths
     assert environment["PREFECT_SERVER_ANALYTICS_ENABLED"] == "false"
     assert environment["PREFECT_HOME"] == str(tmp_path / ".grpo" / "prefect")
     assert environment["PREFECT_API_URL"] == "http://127.0.0.1:4200/api"

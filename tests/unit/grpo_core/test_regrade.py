@@ -86,7 +86,10 @@ def test_other_options_change_other_verdicts(lake: tuple[LakeFixture, Catalog, P
     catalog = lake[1]
     strict = load_config(
         "tiny",
-        overrides=["reward.verifier.fallback=none", "reward.verifier.max_completion_chars=1"],
+        overrides=[
+            "reward.verifier.fallback=none",
+            "reward.verifier.limits.max_completion_chars=1",
+        ],
     )
     with regrade(catalog, "tiny", strict) as warehouse:
         rows = warehouse.run_regrade("regrade_confusion").dicts()

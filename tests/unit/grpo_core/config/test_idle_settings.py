@@ -28,8 +28,8 @@ CASES = {
         "reward.overlong_buffer_share=0.1",
         "reward.overlong_weight=0",
     ),
-    "reward.repetition_ngram": ("reward.repetition_ngram=4",),
-    "reward.language_script": ("reward.language_script=han",),
+    "reward.rules.repetition_ngram": ("reward.rules.repetition_ngram=4",),
+    "reward.rules.language_script": ("reward.rules.language_script=han",),
     "reward.similarity_weight": ("reward.similarity_weight=0.1",),
 }
 
@@ -42,6 +42,13 @@ def test_every_idle_setting_has_a_case() -> None:
 def test_an_idle_setting_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match=f"{path}: .* has no effect while"):
         load_config("tiny", overrides=CASES[path])
+
+
+def test_winsorising_is_questioned_for_binary_rewards_only() -> None:
+    cut = "advantage.winsorise_high=0.9"
+    assert any("quantiles of 0/1" in w for w in config_warnings(load_config(overrides=[cut])))
+    varied = load_config(overrides=[cut, "reward.rules.length_weight=0.1"])
+    assert not any("quantiles of 0/1" in warning for warning in config_warnings(varied))
 
 
 def test_a_bound_that_someone_set_and_that_cannot_bind_is_reported() -> None:

@@ -14,7 +14,7 @@ from grpo_core.rewards.rows import grader_rules, verifier_options
 
 
 def test_every_choice_of_the_verifier_is_a_setting_with_its_default() -> None:
-    assert VerifierConfig().model_dump() == asdict(VerifierOptions())
+    assert VerifierConfig().options() == asdict(VerifierOptions())
 
 
 def test_choices_reach_the_verifier() -> None:

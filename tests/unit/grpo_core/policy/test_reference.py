@@ -87,13 +87,13 @@ def test_cached_rows_that_the_reference_does_not_confirm_are_refused(
     stale.cache.absorb([row.key for row in rows(12)], wrong, [""] * 12)
     with pytest.raises(CacheStaleError, match=r"the cache says .* the reference"):
         stale.read(rows(12))
-    trusting = reference(tmp_path / "stale", "execution.reference_check_rows=0")
+    trusting = reference(tmp_path / "stale", "execution.reference.check_rows=0")
     assert trusting.read(rows(12)).origins == [RefOrigin.UNKNOWN] * 12
 
 
 @pytest.mark.parametrize(("share", "stays"), [("0", False), ("0.25", True)])
 def test_a_reference_that_fits_stays_in_memory(tmp_path: Path, share: str, stays: bool) -> None:
-    opened = reference(tmp_path, f"execution.reference_memory_share={share}")
+    opened = reference(tmp_path, f"execution.reference.memory_share={share}")
     opened.read(rows(2))
     opened.release()
     assert (opened._loaded is not None) == stays

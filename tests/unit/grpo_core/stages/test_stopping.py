@@ -239,13 +239,13 @@ def test_alerts_name_the_first_step_out_of_range() -> None:
     ]
     limits = load_config(
         "tiny",
-        overrides=["execution.alert_entropy_below_nats=0.2", "execution.alert_kl_above_nats=2"],
-    ).execution
+        overrides=["execution.alerts.entropy_below_nats=0.2", "execution.alerts.kl_above_nats=2"],
+    ).execution.alerts
     assert list(step_alerts(rows, limits)) == [
         Alert("entropy", 2, 0.1, 0.2),
         Alert("kl", 2, 3.0, 2),
     ]
-    off = limits.model_copy(update={"alert_entropy_below_nats": 0, "alert_kl_above_nats": 0})
+    off = limits.model_copy(update={"entropy_below_nats": 0, "kl_above_nats": 0})
     assert list(step_alerts(rows, off)) == []
 
 

@@ -36,7 +36,7 @@ def case(value: str, *beside: str, along: tuple[str, ...] = ()) -> Case:
 
 TEMPLATE = "a text of the batch"
 UNSCALED = "advantage.std=none"
-VARIED = "reward.length_weight=0.2"  # rewards that are not just 0 and 1
+VARIED = "reward.rules.length_weight=0.2"  # rewards that are not just 0 and 1
 GRADED = ("reward.process_credit=true", "reward.scale=01")
 RELAXED = ("kl.relax_start=0.2", "kl.relax_factor=0.5")
 TIGHT = "kl.budget.nats=1e-6"  # the measured divergence is over it

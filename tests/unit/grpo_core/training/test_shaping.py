@@ -36,12 +36,12 @@ def test_a_correct_answer_at_the_limit_stays_above_a_short_wrong_one() -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("reward.format_weight=0.5", "reward.answer_format=hash"),
-        ("reward.length_weight=0.2",),
-        ("reward.language_weight=0.5", "reward.language_script=han"),
+        ("reward.rules.format_weight=0.5", "reward.rules.answer_format=hash"),
+        ("reward.rules.length_weight=0.2",),
+        ("reward.rules.language_weight=0.5", "reward.rules.language_script=han"),
         ("reward.scale=±1", "reward.overlong_weight=1"),
         ("reward.process_credit=true",),
-        ("reward.repetition_weight=0.5", "reward.repetition_ngram=1"),
+        ("reward.rules.repetition_weight=0.5", "reward.rules.repetition_ngram=1"),
     ],
 )
 @pytest.mark.parametrize("text", ["so seven <<3+4=7>>7\n#### 7", "#### 8", "no idea"])
@@ -53,7 +53,7 @@ def test_parts_add_up_to_the_reward(overrides: tuple[str, ...], text: str) -> No
 
 
 def test_rule_parts_are_capped_below_the_verdict() -> None:
-    weights = ("reward.format_weight=0.5", "reward.length_weight=0.2")
+    weights = ("reward.rules.format_weight=0.5", "reward.rules.length_weight=0.2")
     reward = shaped("#### 7", *weights)
     assert reward.base == 1.0
     assert reward.total is not None
@@ -61,7 +61,7 @@ def test_rule_parts_are_capped_below_the_verdict() -> None:
 
 
 def test_format_is_paid_only_with_a_parsed_answer() -> None:
-    assert shaped("####", "reward.format_weight=0.5").format == 0.0
+    assert shaped("####", "reward.rules.format_weight=0.5").format == 0.0
 
 
 def test_process_credit_pays_a_partly_right_process() -> None:
