@@ -12,6 +12,7 @@ from grpo_core.store.files import FileDigests, glob_stable, read_json
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
+from grpo_core.store.ref_rows import read_fingerprint
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LIVE_TABLES = ("rollouts", "steps", "events")
@@ -158,7 +159,14 @@ class Lake:
                     yield path
 
     def ref_caches(self) -> list[Path]:
-        """Directories of the reference caches."""
+        """Directories of the reference caches that this release reads."""
+        return [path for path in self._cache_directories() if read_fingerprint(path) is not None]
+
+    def foreign_caches(self) -> list[Path]:
+        """Directories of reference caches of another release; they are left alone."""
+        return [path for path in self._cache_directories() if read_fingerprint(path) is None]
+
+    def _cache_directories(self) -> list[Path]:
         return sorted(path.parent for path in self.root.glob("ref_logprobs/*/fingerprint.json"))
 
 

@@ -82,7 +82,7 @@ def verify(lake: Lake) -> Verified:
         for name in sorted(names):
             try:
                 check_part(directory, name, open_cache(directory).fingerprint.digest)
-            except (ArtifactError, FileNotFoundError) as error:
+            except (ArtifactError, OSError) as error:
                 path = directory / f"{name}.parquet"
                 damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
     return Verified(len(paths), num_parts, damaged)
@@ -158,7 +158,12 @@ def _indexed(directory: Path) -> set[str]:
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
-    reason = error.message if isinstance(error, ArtifactError) else f"{path} is missing"
+    if isinstance(error, ArtifactError):
+        reason = error.message
+    elif isinstance(error, FileNotFoundError):
+        reason = f"{path} is missing"
+    else:
+        reason = f"{path} cannot be read now: {error}"
     return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
 
 
