@@ -45,7 +45,7 @@ class Lake:
         Raises:
             ConfigError: The name has separators, dots or spaces, or is too long.
         """
-        if not _RUN_NAME.fullmatch(run):
+        if not is_run_name(run):
             raise ConfigError(
                 f"run: {run!r} is not a run name",
                 hint="use letters, digits, - and _, at most 64, starting with a letter or digit",
@@ -168,6 +168,11 @@ class Lake:
 
     def _cache_directories(self) -> list[Path]:
         return sorted(path.parent for path in self.root.glob("ref_logprobs/*/fingerprint.json"))
+
+
+def is_run_name(run: str) -> bool:
+    """Whether a run may have this name, which is that of its directory."""
+    return _RUN_NAME.fullmatch(run) is not None
 
 
 def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
