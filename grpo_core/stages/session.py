@@ -1,10 +1,12 @@
 """One attempt of a run: its lock, its records, its progress."""
 
+import logging
 import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.progress import ProgressLog
 from grpo_core.types import StageName
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,11 @@ class RunSession:
         lake = Lake(root)
         directory = lake.run_directory(run)
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
-        with hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run name {run!r}"):
+        on_wait = partial(_say_waiting, directory, stages[0])
+        with (
+            hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run name {run!r}"),
+            lake.in_use(who, on_wait=on_wait),
+        ):
             (directory / "logs").mkdir(parents=True, exist_ok=True)
             request = {
                 "stages": [stage.value for stage in stages],
@@ -159,6 +167,13 @@ class RunSession:
 def lake_root(config: RunConfig) -> Path:
     """Absolute root of the configured lake."""
     return resolve_path(config.execution.lake)
+
+
+def _say_waiting(directory: Path, stage: StageName, holder: str) -> None:
+    text = f"waiting for {holder}, which has the lake alone"
+    logger.warning(text)
+    directory.mkdir(parents=True, exist_ok=True)
+    ProgressLog(directory / "progress.jsonl").emit("note", stage=stage, label="lake", text=text)
 
 
 def _fork_record(fork: ForkPoint | None) -> dict[str, Any] | None:

@@ -69,7 +69,7 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
     Raises:
         ConfigError: There is no such run.
         ArtifactError: Something that the run uses is missing or damaged.
-        RunBusyError: The run is at work.
+        RunBusyError: The run is at work, or the lake is being cleaned.
     """
     catalog = lake.catalog(run)
     pins = latest_pins(lake, [run])
@@ -80,7 +80,7 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
                 hint=f"grpo run --run {run} makes it again",
             )
     who = hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}")
-    with who, _scratch(lake) as scratch:
+    with who, lake.in_use(f"export of run {run!r}"), _scratch(lake) as scratch:
         generations = sorted({(e.stage, e.key, e.content) for e in catalog.entries})
         for stage, key, content in generations:
             source = lake.store.generation(stage, key, content).path
@@ -105,8 +105,9 @@ def import_run(lake: Lake, source: Path, *, name: str = "") -> Exchange:
     Raises:
         ArtifactError: The archive is not an export, or a file of it is missing or changed.
         ConfigError: The lake has a run of that name.
+        RunBusyError: The lake is being cleaned.
     """
-    with _scratch(lake) as scratch:
+    with lake.in_use(f"import of {source}"), _scratch(lake) as scratch:
         _unpack(source, scratch)
         record = _checked_record(source, scratch)
         run = name or str(record["run"])

@@ -1,7 +1,8 @@
 """The lake: where everything lies below one root directory that can be moved as a whole."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read_artifact
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
 from grpo_core.store.files import FileDigests, glob_stable, read_json
+from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
@@ -55,6 +57,12 @@ class Lake:
     def lock_path(self, name: str) -> Path:
         """Lock file of a key or run."""
         return self.root / "locks" / f"{name}.lock"
+
+    def in_use(
+        self, holder: str, *, on_wait: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[None]:
+        """Keep `grpo lake gc` away while something is written; see `locks.share`."""
+        return share(self.lock_path("lake"), holder, what="the lake", on_wait=on_wait)
 
     def partial(self, stage: str, key: str) -> Partial:
         """Work in progress on a key."""

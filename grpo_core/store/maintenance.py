@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +51,12 @@ class Garbage:
 
 @contextmanager
 def no_run_active(lake: Lake) -> Iterator[None]:
-    """Hold the name of every run, so that nothing is published while the lake is cleaned.
+    """Hold the lake alone, so that nothing is staged or published while it is cleaned.
 
     Raises:
-        RunBusyError: A run is at work.
+        RunBusyError: A run, an import or an export is at work.
     """
-    with ExitStack() as stack:
-        for path in sorted((lake.root / "locks").glob("run-*.lock")):
-            what = f"run name {path.stem.removeprefix('run-')!r}"
-            stack.enter_context(hold_or_refuse(path, "grpo lake gc", what=what))
+    with hold_or_refuse(lake.lock_path("lake"), "grpo lake gc", what="the lake"):
         yield
 
 

@@ -12,10 +12,9 @@ import pytest
 from grpo_core.errors import ArtifactError, RunBusyError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.artifacts import Artifact, Draft
-from grpo_core.store.exchange import export_run
+from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
-from grpo_core.store.locks import hold
 from grpo_core.store.maintenance import (
     Verified,
     compact,
@@ -79,10 +78,33 @@ def test_gc_keeps_what_a_run_pins(lake: Lake) -> None:
 
 def test_gc_refuses_while_a_run_is_at_work(lake: Lake) -> None:
     with (
-        hold(lake.lock_path("run-r"), "a run"),
-        pytest.raises(RunBusyError, match="'r'"),
+        lake.in_use("run 'r'"),
+        lake.in_use("run 's'"),
+        pytest.raises(RunBusyError, match=r"run '[rs]'"),
         no_run_active(lake),
     ):
+        pass
+
+
+def test_what_writes_waits_for_gc_or_is_refused(lake: Lake) -> None:
+    told: list[str] = []
+
+    class TiredError(Exception):
+        pass
+
+    def on_wait(holder: str) -> None:
+        told.append(holder)
+        raise TiredError
+
+    with no_run_active(lake):
+        with pytest.raises(RunBusyError, match="grpo lake gc"), lake.in_use("import"):
+            pass
+        with pytest.raises(RunBusyError, match="grpo lake gc"):
+            import_run(lake, lake.root / "r.tar")
+        with pytest.raises(TiredError), lake.in_use("a run", on_wait=on_wait):
+            pass
+    assert "grpo lake gc" in told[0]
+    with lake.in_use("a run", on_wait=on_wait):
         pass
 
 
