@@ -1,12 +1,15 @@
 """`grpo lake`: care of the lake."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.commands.options import LakeOption, open_lake
 from flows.console import out
+
+if TYPE_CHECKING:
+    from grpo_core.store.lake import Lake
 
 app = typer.Typer(help="Care of the lake.", no_args_is_help=True)
 
@@ -14,6 +17,15 @@ app = typer.Typer(help="Care of the lake.", no_args_is_help=True)
 @app.callback()
 def lake_command() -> None:
     """Care of the lake."""
+
+
+def _name_foreign_caches(lake: "Lake") -> None:
+    """Say which reference caches a command leaves alone."""
+    for path in lake.foreign_caches():
+        out.print(
+            f"{path.relative_to(lake.root)} is left alone: another release's cache version",
+            soft_wrap=True,
+        )
 
 
 @app.command("refresh")
@@ -32,7 +44,9 @@ def verify_command(lake: LakeOption = None) -> None:
     """Hash every file of every artefact anew; exit code 1 when one is damaged or missing."""
     from grpo_core.store.maintenance import verify
 
-    found = verify(open_lake(lake))
+    opened = open_lake(lake)
+    _name_foreign_caches(opened)
+    found = verify(opened)
     for entry in found.damaged:
         out.print(f"[red]damaged[/] {entry.path}: {entry.reason}", soft_wrap=True)
     out.print(
@@ -55,6 +69,7 @@ def gc_command(
     from grpo_core.store.maintenance import find_garbage, no_run_active, remove_garbage
 
     opened = open_lake(lake)
+    _name_foreign_caches(opened)
     with no_run_active(opened):
         garbage = find_garbage(opened)
         for item in garbage:
@@ -71,7 +86,9 @@ def compact_command(lake: LakeOption = None) -> None:
     """Merge the parts of the reference caches into few large ones; safe while runs are at work."""
     from grpo_core.store.maintenance import compact
 
-    for fingerprint, before, after in compact(open_lake(lake)):
+    opened = open_lake(lake)
+    _name_foreign_caches(opened)
+    for fingerprint, before, after in compact(opened):
         out.print(f"{fingerprint}: {before} parts before, {after} after")
 
 

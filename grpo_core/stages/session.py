@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,12 @@ class RunSession:
         directory = lake.run_directory(run)
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
         lock = lake.lock_path(f"run-{run}")
-        with machine_faults_named(), hold_or_refuse(lock, who, what=f"run name {run!r}"):
+        on_wait = partial(_say_waiting, directory, stages[0])
+        with (
+            machine_faults_named(),
+            hold_or_refuse(lock, who, what=f"run name {run!r}"),
+            lake.in_use(who, on_wait=on_wait),
+        ):
             forget_stop(directory)  # what comes from here on is meant for this attempt
             (directory / "logs").mkdir(parents=True, exist_ok=True)
             request = {
@@ -176,6 +182,13 @@ class RunSession:
 def lake_root(config: RunConfig) -> Path:
     """Absolute root of the configured lake."""
     return resolve_path(config.execution.lake)
+
+
+def _say_waiting(directory: Path, stage: StageName, holder: str) -> None:
+    text = f"waiting for {holder}, which has the lake alone"
+    logger.warning(text)
+    directory.mkdir(parents=True, exist_ok=True)
+    ProgressLog(directory / "progress.jsonl").emit("note", stage=stage, label="lake", text=text)
 
 
 def _fork_record(fork: ForkPoint | None) -> dict[str, Any] | None:

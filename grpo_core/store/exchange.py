@@ -37,10 +37,10 @@ from grpo_core.store.files import (
     write_json,
     write_text,
 )
-from grpo_core.store.lake import Lake
+from grpo_core.store.lake import Lake, is_run_name
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_cache import RefLogprobCache
-from grpo_core.store.ref_rows import Fingerprint
+from grpo_core.store.ref_rows import Fingerprint, read_fingerprint
 
 EXPORT = "export.json"
 EXPORT_VERSION = 1
@@ -69,7 +69,7 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
     Raises:
         ConfigError: There is no such run.
         ArtifactError: Something that the run uses is missing or damaged.
-        RunBusyError: The run is at work.
+        RunBusyError: The run is at work, or the lake is being cleaned.
     """
     catalog = lake.catalog(run)
     pins = latest_pins(lake, [run])
@@ -80,7 +80,7 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
                 hint=f"grpo run --run {run} makes it again",
             )
     who = hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}")
-    with who, _scratch(lake) as scratch:
+    with who, lake.in_use(f"export of run {run!r}"), _scratch(lake) as scratch:
         generations = sorted({(e.stage, e.key, e.content) for e in catalog.entries})
         for stage, key, content in generations:
             source = lake.store.generation(stage, key, content).path
@@ -105,8 +105,9 @@ def import_run(lake: Lake, source: Path, *, name: str = "") -> Exchange:
     Raises:
         ArtifactError: The archive is not an export, or a file of it is missing or changed.
         ConfigError: The lake has a run of that name.
+        RunBusyError: The lake is being cleaned.
     """
-    with _scratch(lake) as scratch:
+    with lake.in_use(f"import of {source}"), _scratch(lake) as scratch:
         _unpack(source, scratch)
         record = _checked_record(source, scratch)
         run = name or str(record["run"])
@@ -181,6 +182,11 @@ def _export_cache(lake: Lake, scratch: Path, keys: list[str]) -> int:
 
 
 def _import_cache(lake: Lake, directory: Path) -> int:
+    if read_fingerprint(directory) is None:
+        raise ArtifactError(
+            f"{directory.name}: the exported reference cache is of another release",
+            hint="export the run again with this release",
+        )
     exported = open_cache(directory)
     keys, found = exported.take(exported.keys())
     values = [v for v in found.logprobs if v is not None]
@@ -243,6 +249,8 @@ def _checked_record(source: Path, scratch: Path) -> dict[str, Any]:
         raise ArtifactError(
             f"{source} has export version {record.get('version')}, expected {EXPORT_VERSION}"
         )
+    if not is_run_name(str(record.get("run"))):
+        raise ArtifactError(f"{source}: {EXPORT}: run: {record.get('run')!r} is not a run name")
     path.unlink()
     found = _listing(scratch)
     for name in sorted({*record["files"], *found}):
@@ -257,6 +265,8 @@ def _settle(lake: Lake, staged: Path) -> bool:
     """Move one generation into the lake; returns whether it was not there yet."""
     artifact = read_artifact(staged)
     check_files(artifact, FileDigests(None))
+    if artifact.key != staged.parent.name:
+        raise ArtifactError(f"{staged.name} is of key {artifact.key}, not of {staged.parent.name}")
     directory = lake.store.key_directory(staged.parent.parent.name, artifact.key)
     directory.mkdir(parents=True, exist_ok=True)
     is_new = lake.store.settle(staged, directory / staged.name)

@@ -1,7 +1,8 @@
 """The lake: where everything lies below one root directory that can be moved as a whole."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read_artifact
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
 from grpo_core.store.files import FileDigests, glob_stable, read_json
+from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
+from grpo_core.store.ref_rows import read_fingerprint
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LIVE_TABLES = ("rollouts", "steps", "events")
@@ -44,7 +47,7 @@ class Lake:
         Raises:
             ConfigError: The name has separators, dots or spaces, or is too long.
         """
-        if not _RUN_NAME.fullmatch(run):
+        if not is_run_name(run):
             raise ConfigError(
                 f"run: {run!r} is not a run name",
                 hint="use letters, digits, - and _, at most 64, starting with a letter or digit",
@@ -54,6 +57,12 @@ class Lake:
     def lock_path(self, name: str) -> Path:
         """Lock file of a key or run."""
         return self.root / "locks" / f"{name}.lock"
+
+    def in_use(
+        self, holder: str, *, on_wait: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[None]:
+        """Keep `grpo lake gc` away while something is written; see `locks.share`."""
+        return share(self.lock_path("lake"), holder, what="the lake", on_wait=on_wait)
 
     def partial(self, stage: str, key: str) -> Partial:
         """Work in progress on a key."""
@@ -158,8 +167,20 @@ class Lake:
                     yield path
 
     def ref_caches(self) -> list[Path]:
-        """Directories of the reference caches."""
+        """Directories of the reference caches that this release reads."""
+        return [path for path in self._cache_directories() if read_fingerprint(path) is not None]
+
+    def foreign_caches(self) -> list[Path]:
+        """Directories of reference caches of another release; they are left alone."""
+        return [path for path in self._cache_directories() if read_fingerprint(path) is None]
+
+    def _cache_directories(self) -> list[Path]:
         return sorted(path.parent for path in self.root.glob("ref_logprobs/*/fingerprint.json"))
+
+
+def is_run_name(run: str) -> bool:
+    """Whether a run may have this name, which is that of its directory."""
+    return _RUN_NAME.fullmatch(run) is not None
 
 
 def _entry(artifact: Artifact, stage: str) -> CatalogEntry:

@@ -43,6 +43,26 @@ def hold_or_refuse(path: Path, holder: str, *, what: str) -> Iterator[None]:
 
 
 @contextmanager
+def share(
+    path: Path, holder: str, *, what: str, on_wait: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Hold the lock together with others who share it.
+
+    Args:
+        path: Lock file.
+        holder: Who we are, shown to whoever wants the lock alone.
+        what: What the lock is of.
+        on_wait: As in `hold`; None refuses instead of waiting for whoever has the lock alone.
+
+    Raises:
+        RunBusyError: Somebody has the lock alone, and `on_wait` is None.
+    """
+    wait = on_wait is not None
+    with _locked(path, holder, on_wait=on_wait, wait=wait, what=what, mode=fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
 def _locked(
     path: Path,
     holder: str,
@@ -51,12 +71,13 @@ def _locked(
     wait: bool,
     on_poll: Callable[[], None] | None = None,
     what: str = "",
+    mode: int = fcntl.LOCK_EX,
 ) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         told = ""
-        while not _try_lock(descriptor):
+        while not _try_lock(descriptor, mode):
             present = _read_holder(path)
             if not wait:
                 raise RunBusyError(
@@ -75,9 +96,9 @@ def _locked(
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, mode: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

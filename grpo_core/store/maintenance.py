@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +51,12 @@ class Garbage:
 
 @contextmanager
 def no_run_active(lake: Lake) -> Iterator[None]:
-    """Hold the name of every run, so that nothing is published while the lake is cleaned.
+    """Hold the lake alone, so that nothing is staged or published while it is cleaned.
 
     Raises:
-        RunBusyError: A run is at work.
+        RunBusyError: A run, an import or an export is at work.
     """
-    with ExitStack() as stack:
-        for path in sorted((lake.root / "locks").glob("run-*.lock")):
-            what = f"run name {path.stem.removeprefix('run-')!r}"
-            stack.enter_context(hold_or_refuse(path, "grpo lake gc", what=what))
+    with hold_or_refuse(lake.lock_path("lake"), "grpo lake gc", what="the lake"):
         yield
 
 
@@ -82,7 +79,7 @@ def verify(lake: Lake) -> Verified:
         for name in sorted(names):
             try:
                 check_part(directory, name, open_cache(directory).fingerprint.digest)
-            except (ArtifactError, FileNotFoundError) as error:
+            except (ArtifactError, OSError) as error:
                 path = directory / f"{name}.parquet"
                 damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
     return Verified(len(paths), num_parts, damaged)
@@ -158,7 +155,12 @@ def _indexed(directory: Path) -> set[str]:
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
-    reason = error.message if isinstance(error, ArtifactError) else f"{path} is missing"
+    if isinstance(error, ArtifactError):
+        reason = error.message
+    elif isinstance(error, FileNotFoundError):
+        reason = f"{path} is missing"
+    else:
+        reason = f"{path} cannot be read now: {error}"
     return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
 
 

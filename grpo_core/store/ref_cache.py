@@ -10,7 +10,8 @@ ref_logprobs/<fingerprint>/replaced.json       parts that were replaced: unread,
 
 Appending takes the cache's lock, drops rows that appeared meanwhile and renames a part into place.
 Eight parts of one size become one, so that files stay large; readers need no lock, because parts
-that were replaced stay for ten minutes, and a reader that finds one gone looks again.
+that were replaced stay for ten minutes, and a reader that finds one gone looks again. A reader
+passes over a damaged part and changes nothing; the next writer sets it aside.
 """
 
 import logging
@@ -233,7 +234,7 @@ class RefLogprobCache:
                 positions = search(index, key_halves(keys))
                 return read_rows(*place, keys, positions) if (positions >= 0).all() else None
         except ArtifactError as error:
-            self._set_aside(name, error)
+            self._pass_over(name, error)
             return None
 
     def _load_indices(self) -> dict[str, Index]:
@@ -255,7 +256,7 @@ class RefLogprobCache:
         try:
             return build_index(read_keys(self.directory, name, self.fingerprint.digest))
         except ArtifactError as error:
-            self._set_aside(name, error)
+            self._pass_over(name, error)
             return None
 
     def _append(self, tables: Iterable[pa.Table], *, sequence: int | None = None) -> str:
@@ -290,7 +291,7 @@ class RefLogprobCache:
             try:
                 tables.append(read_whole(self.directory, name, self.fingerprint.digest))
             except ArtifactError as error:
-                self._set_aside(name, error)
+                self._pass_over(name, error)
                 return
         table = pa.concat_tables(tables)
         keys = table.column("row_key").to_pylist()
@@ -303,15 +304,20 @@ class RefLogprobCache:
         for name in names:
             self._indices.pop(name, None)
 
-    def _set_aside(self, name: str, error: ArtifactError) -> None:
-        """Never use a damaged part again; its rows are computed again, its bytes are kept."""
+    def _pass_over(self, name: str, error: ArtifactError) -> None:
+        """Never use a damaged part again; its rows are computed again."""
         logger.warning("reference log-probs are computed again: %s", error.message)
         self._indices.pop(name, None)
         self._unusable.add(name)
-        for suffix in (".parquet", ".index.npy"):
-            path = self.directory / f"{name}{suffix}"
-            with suppress(OSError):  # a read-only lake keeps it; another reader was faster
-                path.rename(path.with_name(f"damaged-{path.name}"))
+
+    def _set_aside(self) -> None:
+        """Keep the bytes of damaged parts under names that nobody reads; the lock is held."""
+        for name in self._unusable:
+            for suffix in (".parquet", ".index.npy"):
+                path = self.directory / f"{name}{suffix}"
+                with suppress(FileNotFoundError):  # another writer was faster
+                    path.rename(path.with_name(f"damaged-{path.name}"))
+        self._unusable.clear()
 
     @contextmanager
     def _locked(self, purpose: str) -> Iterator[None]:
@@ -324,6 +330,7 @@ class RefLogprobCache:
                 if not (self.directory / f"{name}.index.npy").is_file():
                     write_index(self.directory, name, index)
             yield
+            self._set_aside()
 
     def _retried(self, read: Callable[[], Found]) -> Found:
         """Look again when a part that was listed is gone: a merge has replaced it."""

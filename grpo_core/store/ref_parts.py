@@ -307,7 +307,11 @@ def ends_as_parquet(path: Path) -> bool:
 
 @contextmanager
 def _open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
-    """A part that is open, its footer checked; what cannot be read becomes an ArtifactError."""
+    """A part that is open, its footer checked; proof of damage becomes an ArtifactError.
+
+    Too few file descriptors, too little memory, no permission and a failing device prove nothing
+    about the bytes: such errors pass, and the part stays in use.
+    """
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise ArtifactError(f"{path} is not a regular file")
@@ -316,9 +320,16 @@ def _open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
             if footer.get(b"grpo.fingerprint", b"").decode() != fingerprint:
                 raise ArtifactError(f"{path} belongs to another cache: it was copied or swapped")
             yield file
-    except FileNotFoundError:
-        raise
     except (pa.ArrowException, OSError) as error:
+        if not _proves_damage(error):
+            raise
         raise ArtifactError(
             f"{path} cannot be read: {error}", hint="its rows are computed again"
         ) from error
+
+
+def _proves_damage(error: Exception) -> bool:
+    """Whether the bytes are at fault: Arrow gives errors of the system an errno, its own none."""
+    if isinstance(error, pa.ArrowMemoryError | pa.ArrowCancelled | pa.ArrowCapacityError):
+        return False
+    return not isinstance(error, OSError) or error.errno is None

@@ -146,6 +146,20 @@ def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
     return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
 
 
+def read_fingerprint(directory: Path) -> Fingerprint | None:
+    """Fingerprint of a cache directory; None when it is not one of this release.
+
+    Another release may name, sort and stamp its parts in another way, so nothing that is read there
+    proves damage.
+    """
+    try:
+        fingerprint = Fingerprint(**read_json(directory / "fingerprint.json"))
+    except (ValueError, TypeError):
+        return None
+    is_own = fingerprint.version == CACHE_VERSION and fingerprint.digest == directory.name
+    return fingerprint if is_own else None
+
+
 def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
     """Compare `fingerprint.json` with a fingerprint.
 

@@ -5,6 +5,7 @@ import logging
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from grpo_core.errors import (
     DiskFullError,
     EngineGoneError,
     OutOfMemoryError,
+    RunBusyError,
     RunStoppedError,
     StalledError,
 )
@@ -27,6 +29,8 @@ from grpo_core.stages.alerts import Alert, step_alerts
 from grpo_core.stages.attempt_log import logging_to
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
+from grpo_core.store.lake import Lake
+from grpo_core.store.maintenance import no_run_active
 from grpo_core.store.progress import read_events
 from grpo_core.store.schemas import TABLES
 from grpo_core.types import Kind, StageName
@@ -348,3 +352,37 @@ def test_two_runs_on_one_gpu_take_turns_whatever_their_lakes(
 
 def test_a_cpu_is_shared() -> None:
     assert devices.device_identity("cpu") is None
+
+
+def test_a_run_waits_for_gc_and_says_so(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    progress = tmp_path / "runs/demo/progress.jsonl"
+    cleaning = threading.Event()
+
+    def clean() -> None:
+        with no_run_active(Lake(tmp_path)):
+            cleaning.set()
+            while not progress.is_file():
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=clean, daemon=True)
+    thread.start()
+    cleaning.wait()
+    result = attempt(lambda context: _empty())
+    assert result["state"] == "Computed"
+    assert "grpo lake gc" in _events(tmp_path, "note")[0]["text"]
+    thread.join()
+
+
+def test_gc_is_refused_while_a_run_is_at_work(
+    attempt: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    def clean_meanwhile(context: MakeContext) -> Made:
+        with pytest.raises(RunBusyError, match="'demo'"), no_run_active(context.lake):
+            pass
+        return _empty()
+
+    assert attempt(clean_meanwhile)["state"] == "Computed"
+    with no_run_active(Lake(tmp_path)):
+        pass

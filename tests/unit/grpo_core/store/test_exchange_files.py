@@ -1,5 +1,7 @@
 """Export and import on a small lake made by hand; a true run moves in stages/test_exchange.py."""
 
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.store import Fingerprint, Lake, RefLogprobCache, RefRow
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.exchange import export_run, import_run
-from grpo_core.store.files import write_json
+from grpo_core.store.files import read_json, sha256_file, write_json
 from grpo_core.store.maintenance import Verified, verify
 from grpo_core.store.schemas import REF_RECEIPTS
 
@@ -101,6 +103,61 @@ def test_a_damaged_run_is_not_exported(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be exported"):
         export_run(lake, "r", tmp_path / "r.tar")
     assert not (tmp_path / "r.tar").exists()
+
+
+def repack(archive: Path, target: Path, change: Callable[[Path], None]) -> Path:
+    """The archive with changed content and an export.json that lists the change."""
+    scratch = target.with_suffix("")
+    with tarfile.open(archive) as tar:
+        tar.extractall(scratch, filter="data")
+    change(scratch)
+    record = read_json(scratch / "export.json")
+    (scratch / "export.json").unlink()
+    files = {
+        path.relative_to(scratch).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": sha256_file(path),
+        }
+        for path in scratch.rglob("*")
+        if path.is_file()
+    }
+    write_json(scratch / "export.json", {**record, "files": files})
+    with tarfile.open(target, "w") as tar:
+        for path in scratch.rglob("*"):
+            tar.add(path, path.relative_to(scratch).as_posix(), recursive=False)
+    return target
+
+
+def name_run(scratch: Path, run: str) -> None:
+    record = read_json(scratch / "export.json")
+    write_json(scratch / "export.json", {**record, "run": run})
+
+
+def rename_key(scratch: Path) -> None:
+    (manifest,) = scratch.glob("artifacts/*/*/*/manifest.json")
+    write_json(manifest, {**read_json(manifest), "key": "../../../runs/victim"})
+
+
+@pytest.mark.parametrize("run", ["../../../runs/victim", "..", "", "a/b", "/tmp"])
+def test_an_archive_names_no_path_as_its_run(lake: Lake, tmp_path: Path, run: str) -> None:
+    export_run(lake, "r", tmp_path / "r.tar")
+    evil = repack(tmp_path / "r.tar", tmp_path / "evil.tar", lambda path: name_run(path, run))
+    other = Lake(tmp_path / "other")
+    victim = other.root / "runs/victim/run.json"
+    write_json(victim, {"attempt": 1, "nodes": {}})
+    with pytest.raises(ArtifactError, match="is not a run name"):
+        import_run(other, evil, name="mine")
+    assert other.run_names() == ["victim"]
+    assert list(other.generations()) == []
+
+
+def test_an_archive_names_no_path_as_a_key(lake: Lake, tmp_path: Path) -> None:
+    export_run(lake, "r", tmp_path / "r.tar")
+    evil = repack(tmp_path / "r.tar", tmp_path / "evil.tar", rename_key)
+    other = Lake(tmp_path / "other")
+    with pytest.raises(ArtifactError, match="is of key"):
+        import_run(other, evil)
+    assert not (other.root / "runs").exists()
 
 
 @pytest.mark.slow

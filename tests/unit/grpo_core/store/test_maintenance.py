@@ -1,18 +1,20 @@
 """Verify finds damage; gc removes what no run uses and nothing else."""
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from grpo_core.errors import ArtifactError, RunBusyError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.artifacts import Artifact, Draft
+from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
-from grpo_core.store.locks import hold
 from grpo_core.store.maintenance import (
     Verified,
     compact,
@@ -76,10 +78,33 @@ def test_gc_keeps_what_a_run_pins(lake: Lake) -> None:
 
 def test_gc_refuses_while_a_run_is_at_work(lake: Lake) -> None:
     with (
-        hold(lake.lock_path("run-r"), "a run"),
-        pytest.raises(RunBusyError, match="'r'"),
+        lake.in_use("run 'r'"),
+        lake.in_use("run 's'"),
+        pytest.raises(RunBusyError, match=r"run '[rs]'"),
         no_run_active(lake),
     ):
+        pass
+
+
+def test_what_writes_waits_for_gc_or_is_refused(lake: Lake) -> None:
+    told: list[str] = []
+
+    class TiredError(Exception):
+        pass
+
+    def on_wait(holder: str) -> None:
+        told.append(holder)
+        raise TiredError
+
+    with no_run_active(lake):
+        with pytest.raises(RunBusyError, match="grpo lake gc"), lake.in_use("import"):
+            pass
+        with pytest.raises(RunBusyError, match="grpo lake gc"):
+            import_run(lake, lake.root / "r.tar")
+        with pytest.raises(TiredError), lake.in_use("a run", on_wait=on_wait):
+            pass
+    assert "grpo lake gc" in told[0]
+    with lake.in_use("a run", on_wait=on_wait):
         pass
 
 
@@ -147,3 +172,60 @@ def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_
         lake.store.current("audit", "a" * 64)
     assert publish(lake, 1).path.is_dir()
     assert (tmp_path / "moved").is_dir()
+
+
+def make_cache_of_another_version(lake: Lake) -> dict[str, bytes]:
+    """As version 1 wrote it: parts named by hex digits, no fingerprint in their footers."""
+    print_1 = Fingerprint("w", "t", "float32", "sdpa", version=1)
+    directory = lake.root / "ref_logprobs" / print_1.digest
+    directory.mkdir(parents=True)
+    write_json(directory / "fingerprint.json", asdict(print_1))
+    row = RefRow((1,), (2, 3), 1.0)
+    table = pa.table({"row_key": [row.key], "logprobs": [[-0.5, -1.0]]})
+    pq.write_table(table, directory / "part-0123456789abcdef.parquet")
+    (directory / "part-0123456789abcdef.index.npy").write_bytes(b"another form")
+    return files_of(directory)
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_cache_of_another_version_is_left_alone(lake: Lake, tmp_path: Path) -> None:
+    before = make_cache_of_another_version(lake)
+    (directory,) = lake.foreign_caches()
+    pin(lake, publish(lake, 1))
+    assert find_garbage(lake) == []
+    assert compact(lake) == []
+    assert verify(lake) == Verified(1, 0, [])
+    assert export_run(lake, "r", tmp_path / "r.tar").num_cache_rows == 0
+    remove_garbage(lake, find_garbage(lake))
+    assert files_of(directory) == before
+    assert lake.catalog().ref_parts == ()
+
+
+def test_reading_renames_no_damaged_part_and_writing_does(lake: Lake) -> None:
+    cache = fill_cache(lake)
+    part = min(cache.directory.glob("part-*.parquet"))
+    part.write_bytes(part.read_bytes()[:-5])
+    part.with_name(part.name.replace(".parquet", ".index.npy")).unlink()
+    before = files_of(cache.directory)
+    find_garbage(lake)
+    verify(lake)
+    assert files_of(cache.directory) == before
+    compact(lake)
+    assert not part.exists()
+    assert (cache.directory / f"damaged-{part.name}").exists()
+
+
+def test_verify_goes_on_after_a_part_that_it_may_not_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_cache(lake)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("grpo_core.store.maintenance.check_part", refuse)
+    found = verify(lake)
+    assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True, True]

@@ -1,16 +1,21 @@
 """The reference cache: exact keys, no duplicates, no foreign fingerprint, no damaged row."""
 
+import errno
 import multiprocessing
+import os
+import resource
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from grpo_core.errors import CacheStaleError, DataContractError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.ref_merges import list_parts
-from grpo_core.store.ref_parts import build_index
+from grpo_core.store.ref_parts import build_index, read_keys
 
 FINGERPRINT = Fingerprint("w" * 64, "t" * 64, "float32", "sdpa")
 
@@ -108,6 +113,46 @@ def test_a_damaged_part_is_a_miss_and_can_be_filled_again(
     assert fresh.get_many(rows(300)) == [None] * 300
     assert fresh.put_many(rows(300), values(rows(300))) == 300
     assert all(found is not None for found in fresh.get_many(rows(300)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        PermissionError(errno.EACCES, "Permission denied"),
+        OSError(errno.EIO, "Input/output error"),
+        pa.ArrowMemoryError("malloc of size 64 failed"),
+    ],
+    ids=lambda error: type(error).__name__ + str(getattr(error, "errno", "")),
+)
+def test_an_error_that_passes_damages_no_part(
+    cache: RefLogprobCache, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    cache.put_many(rows(3), values(rows(3)))
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetFile, "read_row_groups", fail)
+        with pytest.raises(type(error)):
+            cache.put_many(rows(5), values(rows(5)))
+    assert cache.put_many(rows(5), values(rows(5))) == 2
+
+
+def test_no_file_descriptor_left_damages_no_part(cache: RefLogprobCache) -> None:
+    cache.put_many(rows(3), values(rows(3)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    (name,) = list_parts(cache.directory)
+    taken = os.open("/dev/null", os.O_RDONLY)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+        with pytest.raises(OSError, match="Too many open files"):
+            read_keys(cache.directory, name, FINGERPRINT.digest)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(taken)
+    assert read_keys(cache.directory, name, FINGERPRINT.digest) == [row.key for row in rows(3)]
 
 
 @pytest.mark.parametrize("damage", ["truncate", "delete", "foreign"])
