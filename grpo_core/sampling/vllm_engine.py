@@ -12,7 +12,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_core.errors import EngineGoneError, SamplerError
+from grpo_core.errors import ConfigError, EngineGoneError, SamplerError
 from grpo_core.sampling.vllm_start import (
     EngineSettings,
     arguments,
@@ -46,6 +46,7 @@ class VllmEngine:
     Raises:
         SamplerError: vLLM is not installed, or the engine does not start; the message holds the
             cause that the engine's log names.
+        ConfigError: Too few GPUs for the placement.
     """
 
     def __init__(self, directory: Path, settings: EngineSettings) -> None:
@@ -69,6 +70,8 @@ class VllmEngine:
         try:
             with environment(self.settings, log_settings(scratch, log)):
                 self._llm = vllm.LLM(**arguments(directory, self.settings))
+        except ConfigError:
+            raise
         except Exception as error:  # whatever vLLM and what it loads may raise
             raise SamplerError(
                 f"the vLLM engine does not start on {directory}: {cause(log, error)}",

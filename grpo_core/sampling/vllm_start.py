@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo_core.errors import ConfigError
 from grpo_core.models.load import UNLIMITED_TOKENS
 
 _EXTENSION = "grpo_core.sampling.vllm_worker.WorkerExtension"
 _CPU_BLOCK_TOKENS = 32
 """Only whole blocks are shared over a group; vLLM's own 128 on CPUs would share no short prompt."""
 _SMALLEST_CACHE_BYTES = 64 << 20
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CAUSE = re.compile(r"\b([A-Za-z_.]*(?:Error|Exception)): (.+)$")
 
 
@@ -27,7 +30,7 @@ class EngineSettings:
         context_tokens: Longest prompt plus completion.
         max_rows: Most completions drawn at the same time.
         is_on_gpu: On GPUs, else on the CPU.
-        placement: `colocate` shares the trainer's GPU; `split` takes the GPUs behind it.
+        placement: `colocate` shares the trainer's GPU; `split` takes the visible GPUs behind it.
         tensor_parallel_size: GPUs that share the model.
         memory_share: Of each device's memory; on a CPU of the KV cache alone.
         threads: CPU threads; 0 leaves vLLM's own choice.
@@ -119,8 +122,7 @@ def environment(settings: EngineSettings, logging_file: Path) -> Iterator[None]:
     if settings.is_on_gpu:
         wanted["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # CUDA IPC handles are pickled
     if settings.is_on_gpu and settings.placement == "split":
-        last = 1 + settings.tensor_parallel_size
-        wanted["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu) for gpu in range(1, last))
+        wanted[_VISIBLE] = ",".join(engine_gpus(settings.tensor_parallel_size))
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -131,6 +133,30 @@ def environment(settings: EngineSettings, logging_file: Path) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def engine_gpus(count: int) -> list[str]:
+    """The `count` GPUs behind the trainer's, as `CUDA_VISIBLE_DEVICES` names them.
+
+    Raises:
+        ConfigError: This process sees too few.
+    """
+    import torch
+
+    named = os.environ.get(_VISIBLE)
+    if named is None:
+        visible = [str(gpu) for gpu in range(torch.cuda.device_count())]
+    else:  # CUDA ignores what follows an entry that names no GPU
+        entries = (entry.strip() for entry in named.split(","))
+        visible = list(takewhile(lambda entry: entry not in ("", "-1"), entries))
+    if len(visible) <= count:
+        raise ConfigError(
+            f"execution.placement is split, which takes {1 + count} GPUs: one for the trainer and "
+            f"execution.tensor_parallel_size = {count} for the engine; this process sees "
+            f"{len(visible)} ({_VISIBLE} is {'not set' if named is None else repr(named)})",
+            "execution.placement = colocate shares one GPU",
+        )
+    return visible[1 : 1 + count]
 
 
 def log_settings(scratch: Path, log: Path) -> Path:

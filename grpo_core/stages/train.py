@@ -176,7 +176,7 @@ def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader
     _check_prompts(config, plan, runtime)
     optimizer = make_optimizer(runtime.model, config)
     if start.state_directory is not None:
-        load_optimizer(optimizer, start.state_directory)
+        load_optimizer(optimizer, start.state_directory, model=runtime.model)
     longest = config.train.phases[-1].max_completion_tokens
     loss = resolve_loss(config.loss, longest_completion_tokens=longest)
     budget = config.train.phases[node.phase - 1].max_completion_tokens

@@ -2,7 +2,7 @@
 
 ```
 state-000016/checkpoint/            Hugging Face directory: weights, config, tokenizer
-state-000016/state/optimizer.safetensors
+state-000016/state/optimizer.safetensors   moments, and the fp32 masters of coarser weights
 state-000016/state/trainer.json     step, KL controller, running reward means
 ```
 
@@ -21,10 +21,12 @@ from safetensors.torch import load_file, save_file
 from grpo_core.errors import ArtifactError
 from grpo_core.objective.kl_control import KlControl
 from grpo_core.store.models import TOKENIZER_FILES
+from grpo_core.training.masters import has_master, optimized
 
 CHECKPOINT = "checkpoint"
 STATE = "state"
 _OPTIMIZER, _TRAINER = "optimizer.safetensors", "trainer.json"
+_MASTER = "master"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def save_state(
             shutil.copyfile(tokenizer_from / name, checkpoint / name)
     rest = directory / STATE
     rest.mkdir()
-    save_file(_optimizer_tensors(optimizer), rest / _OPTIMIZER)
+    save_file(_optimizer_tensors(optimizer, model), rest / _OPTIMIZER)
     text = json.dumps(asdict(state), indent=1, sort_keys=True, allow_nan=False)
     (rest / _TRAINER).write_text(text + "\n", encoding="utf-8")
 
@@ -81,17 +83,25 @@ def load_trainer_state(directory: Path) -> TrainerState:
         raise ArtifactError(f"{directory} holds no readable training state: {error}") from error
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, directory: Path) -> None:
-    """Fill the optimiser's moments from a training state.
+def load_optimizer(optimizer: torch.optim.Optimizer, directory: Path, *, model: Any) -> None:
+    """Fill the optimiser's moments and master weights from a training state.
+
+    Args:
+        optimizer: Fresh, over `model`.
+        directory: The training state.
+        model: The policy, loaded from the same state.
 
     Raises:
-        ArtifactError: The moments do not belong to these parameters.
+        ArtifactError: The tensors do not belong to these parameters.
     """
     tensors = load_file(directory / STATE / _OPTIMIZER)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    if tensors and len(tensors) != 3 * len(parameters):
+    parameters = optimized(optimizer)
+    expected = 3 * len(parameters) + sum(has_master(optimizer, model))
+    if tensors and len(tensors) != expected:
         raise ArtifactError(
-            f"{directory}: {len(tensors)} optimiser tensors, expected {3 * len(parameters)}"
+            f"{directory}: {len(tensors)} optimiser tensors, expected {expected}",
+            "a state of another model, of another model.dtype, or of a release that kept no fp32 "
+            "masters of bfloat16 weights; grpo run with --force train starts the phase again",
         )
     for name, tensor in tensors.items():
         number, part = name.split(".")
@@ -101,14 +111,23 @@ def load_optimizer(optimizer: torch.optim.Optimizer, directory: Path) -> None:
                 f"{directory}: optimiser tensor {name} has shape {list(tensor.shape)}, "
                 f"expected {list(parameter.shape)}"
             )
-        device = torch.device("cpu") if part == "step" else parameter.device
-        optimizer.state[parameter][part] = tensor.to(device)
+        if part == _MASTER:
+            parameter.data.copy_(tensor)
+        else:
+            device = torch.device("cpu") if part == "step" else parameter.device
+            optimizer.state[parameter][part] = tensor.to(device)
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    return {
-        f"{number}.{part}": value.detach().cpu().contiguous()
-        for number, parameter in enumerate(parameters)
-        for part, value in sorted(optimizer.state.get(parameter, {}).items())
-    }
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, model: Any) -> dict[str, torch.Tensor]:
+    """Number of the parameter and part → tensor; nothing before the first step."""
+    parts: dict[str, torch.Tensor] = {}
+    masters = has_master(optimizer, model)
+    for number, (parameter, is_master) in enumerate(
+        zip(optimized(optimizer), masters, strict=True)
+    ):
+        moments = optimizer.state.get(parameter, {})
+        if moments and is_master:
+            moments = {**moments, _MASTER: parameter}
+        for part, value in sorted(moments.items()):
+            parts[f"{number}.{part}"] = value.detach().cpu().contiguous()
+    return parts

@@ -19,6 +19,7 @@ from grpo_core.objective.batch import LossBatch, StepTotals, step_totals
 from grpo_core.objective.losses import policy_loss
 from grpo_core.objective.metrics import Metrics, finalize_metrics, merge_metrics
 from grpo_core.objective.presets import ResolvedLoss
+from grpo_core.training.masters import master_weights, optimized, publish_after_steps
 from grpo_core.training.tensors import TrainRow, kl_weights, pad, row_masks
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Updater:
 
     Args:
         model: The policy; updated in place.
-        optimizer: AdamW over its parameters.
+        optimizer: AdamW over its parameters, or over their fp32 masters; see `masters`.
         config: The resolved configuration.
         loss: The resolved loss.
         head: How the model's logits are made.
@@ -114,7 +115,7 @@ class Updater:
         """
         while True:
             size = self.micro_batch_rows
-            self.optimizer.zero_grad(set_to_none=True)
+            self._drop_gradients()
             try:
                 return [
                     self._backward(rows[start : start + size], totals, beta)
@@ -168,16 +169,23 @@ class Updater:
 
     def _clip_gradient(self, step: int, loss: float) -> float:
         norm = float(
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.train.max_grad_norm)
+            torch.nn.utils.clip_grad_norm_(
+                optimized(self.optimizer), self.config.train.max_grad_norm
+            )
         )
         if not (torch.isfinite(torch.tensor([norm, loss])).all()):
-            self.optimizer.zero_grad(set_to_none=True)
+            self._drop_gradients()
             raise NonFiniteError(
                 f"step {step}: loss {loss}, gradient norm {norm}; expected finite numbers",
                 hint="the last checkpoint is kept; lower train.learning_rate, or look at the "
                 'step\'s rollouts: grpo sql "select * from live_rollouts"',
             )
         return norm
+
+    def _drop_gradients(self) -> None:
+        """Also those that a failed backward pass left with a parameter that has a master."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
 
 
 def scheduled_learning_rate(config: RunConfig, step: int) -> float:
@@ -188,11 +196,13 @@ def scheduled_learning_rate(config: RunConfig, step: int) -> float:
 
 
 def make_optimizer(model: Any, config: RunConfig) -> torch.optim.AdamW:
-    """AdamW over the trainable parameters, with the run's betas and weight decay."""
+    """AdamW over the trainable weights in fp32, with the run's betas and weight decay."""
     train = config.train
-    return torch.optim.AdamW(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
+    optimizer = torch.optim.AdamW(
+        master_weights(model),
         lr=train.learning_rate,
         betas=(train.adam_beta1, train.adam_beta2),
         weight_decay=train.weight_decay,
     )
+    publish_after_steps(optimizer, model)
+    return optimizer

@@ -12,10 +12,11 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grpo_core.config import load_config
-from grpo_core.errors import NonFiniteError
+from grpo_core.errors import ArtifactError, NonFiniteError
 from grpo_core.models.head import check_head
 from grpo_core.objective.kl_control import KlControl
 from grpo_core.objective.presets import resolve_loss
+from grpo_core.training.masters import optimized
 from grpo_core.training.state import (
     TrainerState,
     load_optimizer,
@@ -139,10 +140,91 @@ def test_states_come_back_bit_for_bit(model: Any, tmp_path: Path) -> None:
     save_state(tmp_path, model=own, optimizer=optimizer, state=state, tokenizer_from=tmp_path)
     assert load_trainer_state(tmp_path) == state
     fresh = make_optimizer(own, config)
-    load_optimizer(fresh, tmp_path)
+    load_optimizer(fresh, tmp_path, model=own)
     for parameter in own.parameters():
         for name, value in optimizer.state[parameter].items():
             assert torch.equal(value, fresh.state[parameter][name]), name
+
+
+def trained(model: Any, dtype: torch.dtype, steps: int) -> tuple[Any, torch.optim.Optimizer]:
+    """The model in `dtype` and its optimiser after some steps at a post-training learning rate."""
+    own = copy.deepcopy(model)
+    for parameter in own.parameters():  # parameters alone: transformers keeps buffers in fp32
+        parameter.data = parameter.data.to(torch.bfloat16).to(dtype)
+    config = load_config("tiny", overrides=["train.learning_rate=1e-6", "train.warmup_steps=0"])
+    optimizer = make_optimizer(own, config)
+    take_steps(own, optimizer, steps)
+    return own, optimizer
+
+
+def take_steps(model: Any, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    config = load_config(
+        "tiny",
+        overrides=[
+            "train.learning_rate=1e-6",
+            "train.warmup_steps=0",
+            "execution.micro_batch_rows=3",
+        ],
+    )
+    loss = resolve_loss(config.loss, longest_completion_tokens=16)
+    updater = Updater(model, optimizer, config, loss, check_head(model), torch.device("cpu"))
+    live = [row for row in rows() if row.is_live]
+    for step in range(1, steps + 1):
+        updater.step(live, step=step, beta=0.0, sampled_rollouts=12, generated_tokens=72)
+
+
+def moved(model: Any, before: Any) -> torch.Tensor:
+    pairs = zip(optimized(model[1]), before.parameters(), strict=True)
+    return torch.cat([(after - old.bfloat16()).detach().flatten() for after, old in pairs])
+
+
+def test_bf16_weights_train_as_far_as_fp32_ones(model: Any) -> None:
+    fine = moved(trained(model, torch.float32, 4), model)
+    coarse = moved(trained(model, torch.bfloat16, 4), model)
+    has_moved = fine.abs() > 1e-6
+    assert has_moved.float().mean() > 0.9
+    assert (coarse[has_moved] != 0).float().mean() > 0.99
+    assert torch.nn.functional.cosine_similarity(coarse, fine, dim=0) > 0.9
+    assert float(coarse.norm() / fine.norm()) == pytest.approx(1, abs=0.05)
+
+
+def test_a_bf16_policy_is_its_masters_rounded_and_keeps_no_gradient(model: Any) -> None:
+    own, optimizer = trained(model, torch.bfloat16, 3)
+    for parameter, master in zip(own.parameters(), optimized(optimizer), strict=True):
+        assert parameter.grad is None
+        assert master.dtype == torch.float32
+        assert torch.equal(parameter, master.bfloat16())
+        assert all(v.dtype == torch.float32 for v in optimizer.state[master].values())
+
+
+def test_fp32_weights_are_their_own_masters(model: Any) -> None:
+    own, optimizer = trained(model, torch.float32, 1)
+    pairs = zip(own.parameters(), optimized(optimizer), strict=True)
+    assert all(parameter is master for parameter, master in pairs)
+
+
+def test_a_resumed_bf16_run_goes_on_bit_for_bit(model: Any, tmp_path: Path) -> None:
+    own, optimizer = trained(model, torch.bfloat16, 3)
+    state = TrainerState(3, KlControl(0.0))
+    save_state(tmp_path, model=own, optimizer=optimizer, state=state, tokenizer_from=tmp_path)
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path / "checkpoint", dtype=torch.bfloat16).eval()
+    fresh = make_optimizer(loaded, load_config("tiny", overrides=["train.learning_rate=1e-6"]))
+    load_optimizer(fresh, tmp_path, model=loaded)
+    for old, new in zip(optimized(optimizer), optimized(fresh), strict=True):
+        assert torch.equal(old, new)
+    take_steps(own, optimizer, 2)
+    take_steps(loaded, fresh, 2)
+    for old, new in zip(optimized(optimizer), optimized(fresh), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_a_bf16_state_without_masters_is_refused(model: Any, tmp_path: Path) -> None:
+    own, optimizer = trained(model, torch.float32, 1)
+    state = TrainerState(1, KlControl(0.0))
+    save_state(tmp_path, model=own, optimizer=optimizer, state=state, tokenizer_from=tmp_path)
+    coarse = copy.deepcopy(model).to(torch.bfloat16)
+    with pytest.raises(ArtifactError, match="optimiser tensors, expected"):
+        load_optimizer(make_optimizer(coarse, load_config("tiny")), tmp_path, model=coarse)
 
 
 def test_out_of_memory_halves_the_micro_batch_and_gives_the_same_gradient(
