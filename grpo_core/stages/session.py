@@ -71,29 +71,26 @@ class RunSession:
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
         lock = lake.lock_path(f"run-{run}")
         on_wait = partial(_say_waiting, directory, stages[0])
-        with (
-            machine_faults_named(),
-            hold_or_refuse(lock, who, what=f"run name {run!r}"),
-            lake.in_use(who, on_wait=on_wait),
-        ):
+        with machine_faults_named(), hold_or_refuse(lock, who, what=f"run name {run!r}"):
             forget_stop(directory)  # what comes from here on is meant for this attempt
-            (directory / "logs").mkdir(parents=True, exist_ok=True)
-            request = {
-                "stages": [stage.value for stage in stages],
-                "force": [stage.value for stage in force],
-                "fork": _fork_record(fork),
-                "flow_run": flow_run,
-                "pid": os.getpid(),
-            }
-            write_json(directory / "config.json", config.model_dump(mode="json"))
-            check_engine(config)
-            check_budgets(config, model_directory(config.model.path))
-            graph = build_graph(config, digest_externals(config, lake.digests), fork)
-            labels = {node.label for node in graph.nodes}
-            attempt = RunRecords(directory).begin(request, labels)
-            session = cls(directory, config, request, attempt)
-            with logging_to(session.log):
-                yield from session._recorded()
+            with lake.in_use(who, on_wait=on_wait):
+                (directory / "logs").mkdir(parents=True, exist_ok=True)
+                request = {
+                    "stages": [stage.value for stage in stages],
+                    "force": [stage.value for stage in force],
+                    "fork": _fork_record(fork),
+                    "flow_run": flow_run,
+                    "pid": os.getpid(),
+                }
+                write_json(directory / "config.json", config.model_dump(mode="json"))
+                check_engine(config)
+                check_budgets(config, model_directory(config.model.path))
+                graph = build_graph(config, digest_externals(config, lake.digests), fork)
+                labels = {node.label for node in graph.nodes}
+                attempt = RunRecords(directory).begin(request, labels)
+                session = cls(directory, config, request, attempt)
+                with logging_to(session.log):
+                    yield from session._recorded()
 
     @classmethod
     def attach(cls, directory: Path) -> "RunSession":
