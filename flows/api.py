@@ -6,6 +6,7 @@ What the server validates and records is the same as with `prefect deployment ru
 
 import base64
 import json
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from grpo_core.errors import ConfigError, ServiceError
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 ACTIVE_STATES = ("SCHEDULED", "PENDING", "RUNNING", "CANCELLING")
 _TIMEOUT_SECONDS = 15.0
+_KNOCK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,22 @@ class ApiClient:
     Args:
         url: Address of the API, for example http://127.0.0.1:4200/api.
         password: `user:password` of a server that asks for it, else empty.
+        patience: Seconds to go on knocking while nobody listens, and that an answer may take.
     """
 
-    def __init__(self, url: str, password: str = "") -> None:
+    def __init__(self, url: str, password: str = "", *, patience: float = 0.0) -> None:
         self.url = url
+        self._password = password
+        self._patience = patience
         self._headers = {"Content-Type": "application/json"}
         if password:
             token = base64.b64encode(password.encode()).decode("ascii")
             self._headers["Authorization"] = f"Basic {token}"
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def patient(self, seconds: float) -> "ApiClient":
+        """A client for what must not fail because the machine is busy or the server comes back."""
+        return ApiClient(self.url, self._password, patience=seconds)
 
     def is_healthy(self, timeout: float = 2.0) -> bool:
         """Whether something answers the health check at this address."""
@@ -197,9 +206,17 @@ class ApiClient:
     ) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self._headers, method=method)
+        deadline = time.monotonic() + self._patience
         try:
-            with self._opener.open(request, timeout=timeout) as response:
-                return json.loads(response.read() or b"null")
+            while True:
+                try:
+                    return self._open(request, max(timeout, self._patience))
+                except urllib.error.URLError as error:
+                    # Refused: the server has not seen the request, so it may be sent again.
+                    is_refused = isinstance(error.reason, ConnectionRefusedError)
+                    if not is_refused or time.monotonic() >= deadline:
+                        raise
+                time.sleep(_KNOCK_SECONDS)
         except urllib.error.HTTPError as error:
             raise _refusal(error, path) from error
         except (OSError, json.JSONDecodeError) as error:
@@ -207,6 +224,10 @@ class ApiClient:
                 f"the Prefect server at {self.url} does not answer: {error}",
                 hint="`grpo status` says what runs; `grpo up` starts what does not",
             ) from error
+
+    def _open(self, request: urllib.request.Request, timeout: float) -> Any:
+        with self._opener.open(request, timeout=timeout) as response:
+            return json.loads(response.read() or b"null")
 
 
 def _flow_run(record: dict[str, Any]) -> FlowRun:

@@ -38,6 +38,8 @@ from flows.server import (
 from grpo_core.errors import ServiceError
 
 REGISTER_SECONDS = 120.0
+BUSY_SECONDS = 60.0
+"""How long `grpo up` bears with a server that is slow on a busy machine, or just coming back."""
 RUNNER_STOP_SECONDS = 45.0
 """A cancelled flow has 30 s to end before Prefect kills it."""
 
@@ -74,10 +76,11 @@ def ensure_up(project: Project, notify: Notify) -> ApiClient:
         server = _ensure_server(project, notify)
         project.write_profile(server.address)
         client = client_of(project, server)
-        ensure_automation(client, crash_automation())
-        for line in reconcile(project, client, has_runner=find_runner(project) is not None):
+        patient = client.patient(BUSY_SECONDS)
+        ensure_automation(patient, crash_automation())
+        for line in reconcile(project, patient, has_runner=find_runner(project) is not None):
             notify(line)
-        _ensure_runner(project, server, notify)
+        _ensure_runner(project, server, patient, notify)
     return client
 
 
@@ -149,12 +152,14 @@ def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
     return server
 
 
-def _ensure_runner(project: Project, server: ProcessRecord, notify: Notify) -> None:
-    pools = client_of(project, server).pools(FLOW_NAME)
+def _ensure_runner(
+    project: Project, server: ProcessRecord, client: ApiClient, notify: Notify
+) -> None:
+    pools = client.pools(FLOW_NAME)
     runner, build = find_runner(project), build_of_code(pools)
     if runner is not None and (runner.address, runner.build) == (server.address, build):
         return
-    is_busy = runner is not None and _is_busy(client_of(project, server))
+    is_busy = runner is not None and _is_busy(client)
     if runner is not None and runner.address == server.address and is_busy:
         notify("the code has changed; the busy runner stays, its deployments are registered anew")
         _register(project, server)

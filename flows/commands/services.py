@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from flows.console import out, say
-from flows.local import Status, down, ensure_up, status
+from flows.local import BUSY_SECONDS, Status, down, ensure_up, status
 from flows.project import foreign_settings, this_project
 from flows.work_pool import give_to_pool, take_back
 
@@ -36,7 +36,8 @@ def up_command(
     project = this_project()
     client = ensure_up(project, say)
     if pool or local:
-        give_to_pool(project, client, say) if pool else take_back(client, say)
+        patient = client.patient(BUSY_SECONDS)
+        give_to_pool(project, patient, say) if pool else take_back(patient, say)
         ensure_up(project, say)
     out.print(f"Prefect: {client.url.removesuffix('/api')}", highlight=False)
     out.print(f"run: {_prefect()} deployment run grpo/full --watch", highlight=False)

@@ -2,22 +2,25 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows import api
 from flows.api import ApiClient
 from flows.local import status
 from flows.project import Project
 from flows.server import free_port, is_ours
 from grpo_core.errors import ConfigError, ServiceError
 
+RUN = {"id": "7", "name": "x", "state": {"type": "RUNNING"}}
+
 
 @contextmanager
-def _server(answers: dict[str, tuple[int, Any]]) -> Iterator[str]:
+def _server(answers: dict[str, tuple[int, Any]], port: int = 0) -> Iterator[str]:
     """A server that gives fixed answers by method and path."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,7 +38,7 @@ def _server(answers: dict[str, tuple[int, Any]]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    with HTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}/api"
@@ -81,6 +84,26 @@ def test_a_silent_server_is_named_with_what_to_do() -> None:
     with pytest.raises(ServiceError, match="does not answer") as failure:
         ApiClient("http://127.0.0.1:9/api").read_flow_run("7")
     assert "grpo up" in failure.value.hint
+
+
+def test_a_patient_client_bears_with_a_server_that_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port, answers, knocks = free_port(20_000), {"GET /api/flow_runs/7": (200, RUN)}, list[float]()
+    with ExitStack() as later:
+
+        def wait(seconds: float) -> None:
+            if len(knocks) == 1:
+                later.enter_context(_server(answers, port))
+            knocks.append(seconds)
+
+        monkeypatch.setattr(api.time, "sleep", wait)
+        client = ApiClient(f"http://127.0.0.1:{port}/api")
+        with pytest.raises(ServiceError, match="does not answer"):
+            client.read_flow_run("7")
+        assert knocks == []
+        assert client.patient(60).read_flow_run("7").name == "x"
+    assert len(knocks) == 2
 
 
 def test_a_waiting_run_is_cancelled_a_running_one_asked_to_stop() -> None:
