@@ -10,8 +10,8 @@ from lake_fixture import LakeFixture, make_lake
 
 from grpo_core.errors import DataContractError
 from grpo_core.reporting.report import render_report, write_report
-from grpo_core.store.results import AuditResult
 from grpo_core.store.queries import read_queries
+from grpo_core.store.results import AuditResult
 from grpo_core.store.warehouse import Warehouse
 
 VOID = {"meta", "br"}
