@@ -8,6 +8,8 @@ from grpo_core.errors import ArtifactError
 from grpo_core.planning.graph import Graph, Node
 from grpo_core.store.artifacts import Artifact
 from grpo_core.store.lake import Lake
+from grpo_core.store.ref_usage import check_rows
+from grpo_core.types import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Resolver:
             return Found("", None, pending_on=missing)
         key = node.key(digests)
         try:
-            return Found(key, self._pinned(node, key) or self.lake.store.current(node.stage, key))
+            return Found(key, self._pinned(node, key) or current(self.lake, node, key))
         except ArtifactError as error:
             return Found(key, None, damage=error.message)
 
@@ -79,4 +81,23 @@ class Resolver:
         pin = self.pins.get(node.label)
         if pin is None or pin["key"] != key:
             return None
-        return self.lake.store.generation(node.stage, key, str(pin["content"]))
+        return _with_rows(
+            self.lake, node, self.lake.store.generation(node.stage, key, pin["content"])
+        )
+
+
+def current(lake: Lake, node: Node, key: str) -> Artifact | None:
+    """The generation of a node that is in force, checked; None when there is none.
+
+    Raises:
+        ArtifactError: There is one, but it is damaged, or a receipt of rows that are gone.
+    """
+    artifact = lake.store.current(node.stage, key)
+    return None if artifact is None else _with_rows(lake, node, artifact)
+
+
+def _with_rows(lake: Lake, node: Node, artifact: Artifact) -> Artifact:
+    """A receipt is worth the rows that it names; making it again scores those that are missing."""
+    if node.kind is Kind.REF_LOGP:
+        check_rows(lake, [artifact], hint="they are scored again")
+    return artifact

@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo_core.errors import ArtifactError, GrpoError, RunStoppedError, StageInputError
 from grpo_core.planning.graph import Graph, Node
-from grpo_core.planning.resolve import Resolver
+from grpo_core.planning.resolve import Resolver, current
 from grpo_core.stages.context import Made, MakeContext, Timings
 from grpo_core.stages.devices import device_lock
 from grpo_core.stages.faults import machine_fault
@@ -19,6 +19,7 @@ from grpo_core.stages.session import RunSession
 from grpo_core.stages.stopping import stop_if_asked
 from grpo_core.stages.unit_watch import UnitWatch
 from grpo_core.store.artifacts import Artifact, Draft
+from grpo_core.store.lake import Lake
 from grpo_core.store.lake_database import write_lake_database
 from grpo_core.store.locks import hold
 from grpo_core.types import Kind, StageName
@@ -155,7 +156,7 @@ def _make_alone(
     who = f"run {session.run!r}: {node.label}"
     with hold(lake.lock_path(key), who, on_wait=on_wait, on_poll=on_poll):
         if not is_forced:
-            made_meanwhile = _current(lake.store.current, node.stage, key)
+            made_meanwhile = _current(lake, node, key)
             if made_meanwhile is not None:
                 return made_meanwhile, "Reused", 0
         if is_forced:
@@ -182,11 +183,9 @@ def _make_with_retries(
     return _make(session, resolver, node, key)
 
 
-def _current(
-    look_up: Callable[[str, str], Artifact | None], stage: str, key: str
-) -> Artifact | None:
+def _current(lake: Lake, node: Node, key: str) -> Artifact | None:
     try:
-        return look_up(stage, key)
+        return current(lake, node, key)
     except ArtifactError as error:
         logger.warning("made again: %s", error.message)
         return None

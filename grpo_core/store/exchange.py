@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.store.artifacts import CURRENT, check_files, read_artifact
 from grpo_core.store.files import (
@@ -40,7 +38,8 @@ from grpo_core.store.files import (
 from grpo_core.store.lake import Lake, is_run_name
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_cache import RefLogprobCache
-from grpo_core.store.ref_rows import Fingerprint, read_fingerprint
+from grpo_core.store.ref_rows import read_fingerprint
+from grpo_core.store.ref_usage import check_rows, open_cache, used_rows
 
 EXPORT = "export.json"
 EXPORT_VERSION = 1
@@ -79,6 +78,11 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
                 f"run {run!r} cannot be exported: {entry.path}: {entry.reason}",
                 hint=f"grpo run --run {run} makes it again",
             )
+    check_rows(
+        lake,
+        (lake.store.generation(*pin) for pin in sorted(pins)),
+        hint=f"grpo lake restore --run {run} scores them again",
+    )
     who = hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}")
     with who, lake.in_use(f"export of run {run!r}"), _scratch(lake) as scratch:
         generations = sorted({(e.stage, e.key, e.content) for e in catalog.entries})
@@ -156,15 +160,9 @@ def _copy(source: Path, target: Path) -> None:
 def row_keys(lake: Lake, generations: Iterable[tuple[str, str, str]]) -> list[str]:
     """Keys of the cache rows that receipts and scored rollouts name."""
     keys: dict[str, None] = {}
-    for stage, key, content in generations:
-        artifact = lake.store.generation(stage, key, content)
-        if "ref_receipts" in artifact.manifest["tables"]:
-            receipts = artifact.table("ref_receipts", ["row_key"])
-            keys |= dict.fromkeys(receipts.column("row_key").to_pylist())
-        if "rollouts" in artifact.manifest["tables"]:
-            rows = artifact.table("rollouts", ["ref_row_key", "ref_logprob_sum"])
-            scored = rows.filter(pc.is_valid(rows.column("ref_logprob_sum")))
-            keys |= dict.fromkeys(scored.column("ref_row_key").to_pylist())
+    for place in generations:
+        for used in used_rows(lake.store.generation(*place)).values():
+            keys |= dict.fromkeys(used)
     return list(keys)
 
 
@@ -194,13 +192,6 @@ def _import_cache(lake: Lake, directory: Path) -> int:
         raise ArtifactError(f"{directory.name}: a part of the exported reference cache is damaged")
     cache = RefLogprobCache(lake.root / "ref_logprobs", exported.fingerprint)
     return cache.absorb(keys, values, found.scored_by)
-
-
-def open_cache(directory: Path) -> RefLogprobCache:
-    """The reference cache in a directory, by its own fingerprint."""
-    return RefLogprobCache(
-        directory.parent, Fingerprint(**read_json(directory / "fingerprint.json"))
-    )
 
 
 def _listing(root: Path) -> dict[str, dict[str, Any]]:

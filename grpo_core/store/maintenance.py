@@ -10,12 +10,13 @@ from pathlib import Path
 from grpo_core.errors import ArtifactError
 from grpo_core.store.artifacts import check_files, read_artifact
 from grpo_core.store.catalog import DamagedEntry
-from grpo_core.store.exchange import latest_pins, open_cache, row_keys
+from grpo_core.store.exchange import latest_pins, row_keys
 from grpo_core.store.files import FileDigests
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_merges import list_parts, read_replaced
 from grpo_core.store.ref_parts import check_part
+from grpo_core.store.ref_usage import describe_missing, missing_rows, open_cache
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
@@ -72,6 +73,7 @@ def verify(lake: Lake) -> Verified:
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
+    damaged += _rows_lost(lake)
     num_parts = 0
     for directory in lake.ref_caches():
         names = {*list_parts(directory), *_indexed(directory)}
@@ -135,6 +137,20 @@ def _unused_caches(lake: Lake) -> list[Path]:
     ]
     keys = row_keys(lake, there)
     return [path for path in lake.ref_caches() if not open_cache(path).take(keys)[0]]
+
+
+def _rows_lost(lake: Lake) -> Iterator[DamagedEntry]:
+    """By run, the artefacts whose reference rows no cache has."""
+    for run in lake.run_names():
+        for stage, key, content in sorted(latest_pins(lake, [run])):
+            try:
+                artifact = lake.store.generation(stage, key, content)
+                missing = missing_rows(lake, artifact)
+            except ArtifactError:  # `verify` has named it
+                continue
+            for fingerprint, keys in missing.items():
+                reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
+                yield DamagedEntry(stage, key, str(artifact.path.relative_to(lake.root)), reason)
 
 
 def _temporaries(lake: Lake) -> list[Path]:

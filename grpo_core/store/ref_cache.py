@@ -10,16 +10,17 @@ ref_logprobs/<fingerprint>/replaced.json       parts that were replaced: unread,
 
 Appending takes the cache's lock, drops rows that appeared meanwhile and renames a part into place.
 Eight parts of one size become one, so that files stay large; readers need no lock, because parts
-that were replaced stay for ten minutes, and a reader that finds one gone looks again. A reader
-passes over a damaged part and changes nothing; the next writer sets it aside.
+that were replaced stay for ten minutes, and a reader that finds one gone looks again. A damaged
+part is passed over by readers and set aside by the next writer.
 """
 
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,7 @@ from grpo_core.store.ref_parts import (
 )
 from grpo_core.store.ref_rows import (
     Fingerprint,
+    Found,
     Logprobs,
     RefRow,
     check_fingerprint,
@@ -59,19 +61,7 @@ BYTES_PER_PART = 128 << 20
 """No merge makes a larger part, so that a merge fits into memory."""
 _TRIES = 5
 """How often a reader looks again when a merge removes the parts that it is reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the cache has of the rows that were asked for, in their order.
-
-    Args:
-        logprobs: fp32 [T] of each row, None where there is none.
-        scored_by: Who scored each row, empty where there is none.
-    """
-
-    logprobs: list[Logprobs | None]
-    scored_by: list[str]
+Answer = TypeVar("Answer")
 
 
 class RefLogprobCache:
@@ -151,6 +141,10 @@ class RefLogprobCache:
             [found.logprobs[n] for n in there], [found.scored_by[n] for n in there]
         )
 
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        """Keys of rows that are not there, by the indices alone."""
+        return self._retried(lambda: self._missing(keys)) if keys else []
+
     def absorb(
         self, keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
     ) -> int:
@@ -204,6 +198,13 @@ class RefLogprobCache:
                 if not path.is_file():
                     write_json(path, expected)
         check_fingerprint(path, expected)
+
+    def _missing(self, keys: Sequence[str]) -> list[str]:
+        left = list(keys)
+        for index in self._load_indices().values():
+            if left:
+                left = [left[n] for n in np.flatnonzero(search(index, key_halves(left)) < 0)]
+        return left
 
     def _read(self, keys: Sequence[str]) -> Found:
         found = Found([None] * len(keys), [""] * len(keys))
@@ -298,11 +299,8 @@ class RefLogprobCache:
         first = {key: n for n, key in reversed(list(enumerate(keys)))}
         if len(first) < len(keys):
             table = table.take(sorted(first.values()))
-        number = _sequence(names[0])
         with merge(self.directory, names):
-            self._append([table], sequence=number)
-        for name in names:
-            self._indices.pop(name, None)
+            self._append([table], sequence=_sequence(names[0]))
 
     def _pass_over(self, name: str, error: ArtifactError) -> None:
         """Never use a damaged part again; its rows are computed again."""
@@ -332,7 +330,7 @@ class RefLogprobCache:
             yield
             self._set_aside()
 
-    def _retried(self, read: Callable[[], Found]) -> Found:
+    def _retried(self, read: Callable[[], Answer]) -> Answer:
         """Look again when a part that was listed is gone: a merge has replaced it."""
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):

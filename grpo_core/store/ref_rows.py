@@ -79,6 +79,19 @@ class RefRow:
         return hasher.hexdigest()[:32]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the cache has of the rows that were asked for, in their order.
+
+    Args:
+        logprobs: fp32 [T] of each row, None where there is none.
+        scored_by: Who scored each row, empty where there is none.
+    """
+
+    logprobs: list[Logprobs | None]
+    scored_by: list[str]
+
+
 def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
     """Refuse values that are not the fp32 log-probs of their rows; names the first bad row.
 

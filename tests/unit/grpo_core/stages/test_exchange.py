@@ -1,5 +1,6 @@
 """A run moves between lakes with all it needs, checked on arrival, whole or not at all."""
 
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -81,3 +82,16 @@ def test_a_damaged_run_is_not_exported(lake_copy: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="verdicts"):
         export_run(Lake(lake_copy), "mini", tmp_path / "mini.tar")
     assert not (tmp_path / "mini.tar").exists()
+
+
+def test_a_receipt_whose_rows_are_gone_is_scored_again_and_nothing_else(
+    lake_copy: Path, run_mini: Run
+) -> None:
+    lake = Lake(lake_copy)
+    (cache,) = lake.ref_caches()
+    shutil.rmtree(cache)
+    lost = [entry.stage for entry in verify(lake).damaged]
+    assert {"ref-logp", "train"} == set(lost)
+    again = run_mini(lake_copy)
+    assert [node.label for node in again.values() if node.state != "Reused"] == ["ref_logp"]
+    assert {entry.stage for entry in verify(lake).damaged} == {"train"}

@@ -1,5 +1,6 @@
 """Export and import on a small lake made by hand; a true run moves in stages/test_exchange.py."""
 
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,22 @@ def test_an_archive_names_no_path_as_a_key(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="is of key"):
         import_run(other, evil)
     assert not (other.root / "runs").exists()
+
+
+def test_a_run_whose_rows_are_gone_is_named_and_not_exported(lake: Lake, tmp_path: Path) -> None:
+    (cache,) = lake.ref_caches()
+    shutil.rmtree(cache)
+    RefLogprobCache(lake.root / "ref_logprobs", PRINT).put_many(ROWS[:3], VALUES[:3])
+    (entry,) = verify(lake).damaged
+    assert "run 'r': 3 of the 4 reference rows" in entry.reason
+    with pytest.raises(ArtifactError, match="3 of the 4") as refused:
+        export_run(lake, "r", tmp_path / "r.tar")
+    assert "grpo lake restore --run r" in str(refused.value)
+    assert not (tmp_path / "r.tar").exists()
+    shutil.rmtree(lake.root / "ref_logprobs")
+    (entry,) = verify(lake).damaged
+    assert "4 of the 4" in entry.reason
+    assert not (lake.root / "ref_logprobs").exists()
 
 
 @pytest.mark.slow
