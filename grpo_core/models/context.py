@@ -1,13 +1,12 @@
 """Whether prompts and budgets fit into a model's context, asked before anything is sampled."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_core.config import RunConfig
 from grpo_core.errors import ConfigError
-from grpo_core.models.directory import CONFIG
+from grpo_core.models.directory import CONFIG, read_settings, text_settings
 
 if TYPE_CHECKING:
     from grpo_core.models.render import PromptRenderer
@@ -45,12 +44,16 @@ def check_budgets(config: RunConfig, directory: Path) -> None:
 
 
 def context_limit(directory: Path) -> int | None:
-    """Longest prompt plus completion that config.json allows; None when it names no limit."""
+    """Longest prompt plus completion that config.json allows; None when it names no limit.
+
+    Raises:
+        ConfigError: config.json cannot be read.
+    """
     path = directory / CONFIG
     if not path.is_file():
         return None  # whoever loads the model says what is missing
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    for section in (settings.get("text_config") or {}, settings):
+    settings = read_settings(path)
+    for section in (text_settings(settings), settings):
         for name in _LIMITS:
             if isinstance(section.get(name), int):
                 return int(section[name])

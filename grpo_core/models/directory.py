@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo_core.errors import ArtifactError, ConfigError
 
@@ -15,6 +15,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
+_BROKEN = "fetch or save the model again"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _FETCHED = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
 
@@ -43,6 +44,29 @@ def resolve_directory(path: str | Path) -> Path:
         raise ConfigError(
             f"model {path}: no such directory, and the hub did not give it: {error}", hint
         ) from error
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a model, such as config.json.
+
+    Raises:
+        ConfigError: It cannot be read, is no JSON, or no JSON object.
+    """
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}", _BROKEN) from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path}: holds a {type(settings).__name__}, not a JSON object", _BROKEN)
+    return settings
+
+
+def text_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The part of a config.json that models of several media keep for their text model."""
+    section = settings.get("text_config")
+    return section if isinstance(section, dict) else {}
 
 
 def weight_files(directory: Path) -> list[Path]:

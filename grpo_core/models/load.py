@@ -3,14 +3,19 @@
 transformers takes seconds to import, so it is imported inside the functions.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_core.errors import ArtifactError, ConfigError
-from grpo_core.models.directory import CONFIG, check_directory, resolve_directory
+from grpo_core.models.directory import (
+    CONFIG,
+    check_directory,
+    read_settings,
+    resolve_directory,
+    text_settings,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -91,18 +96,22 @@ def load_config(directory: Path, *, trust_remote_code: bool = False) -> "Pretrai
     """Load config.json alone.
 
     Raises:
-        ConfigError: It is no JSON, or names an architecture that transformers does not know.
+        ConfigError: It is no JSON, contradicts itself, or names an architecture that transformers
+            does not know.
     """
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 
+    read_settings(directory / CONFIG)
     try:
-        json.loads((directory / CONFIG).read_text(encoding="utf-8"))
         return AutoConfig.from_pretrained(
             directory, trust_remote_code=trust_remote_code, local_files_only=True
         )
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{directory / CONFIG}: not JSON: {error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except StrictDataclassError as error:
+        raise ConfigError(
+            f"{directory / CONFIG}: {error}", "fetch the model again, or correct the named field"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{directory / CONFIG}: {error}", _REMOTE_HINT) from error
 
 
@@ -141,8 +150,8 @@ def eos_token_ids(path: str | Path, tokenizer: "PreTrainedTokenizerBase") -> fro
     found = {tokenizer.eos_token_id} - {None}
     for name in ("generation_config.json", CONFIG):
         if (directory / name).is_file():
-            settings = json.loads((directory / name).read_text(encoding="utf-8"))
-            for section in (settings, settings.get("text_config") or {}):
+            settings = read_settings(directory / name)
+            for section in (settings, text_settings(settings)):
                 value = section.get("eos_token_id")
                 found.update(value if isinstance(value, list) else {value} - {None})
     if not found:

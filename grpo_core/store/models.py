@@ -83,4 +83,6 @@ def _json_without_stamps(path: Path) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} holds a {type(value).__name__}, expected a JSON object")
     return {key: item for key, item in value.items() if key not in _VOLATILE}

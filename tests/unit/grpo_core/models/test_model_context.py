@@ -6,6 +6,7 @@ from grpo_core.config import load_config
 from grpo_core.errors import ConfigError
 from grpo_core.models.context import budgets, check_budgets, check_prompts, context_limit
 from grpo_core.paths import PROJECT_ROOT
+from grpo_core.store.models import architecture_digest
 
 TINY = PROJECT_ROOT / "data" / "models" / "tiny"
 
@@ -28,6 +29,18 @@ def test_the_limit_is_read_wherever_an_architecture_keeps_it(tmp_path):
     nested = {"max_position_embeddings": 32}
     assert context_limit(write_config(tmp_path, text_config=nested)) == 32
     assert context_limit(write_config(tmp_path, model_type="mamba")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"model_type": "lla', "not JSON"), ("[1]", "holds a list"), ("\udcff", "not JSON")],
+)
+def test_a_broken_config_is_a_config_error_that_names_the_file(tmp_path, text, message):
+    (tmp_path / "config.json").write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(ConfigError, match=rf"config.json: {message}"):
+        check_budgets(load_config("tiny"), tmp_path)
+    with pytest.raises(ConfigError, match=r"config.json (is not valid JSON|holds a list)"):
+        architecture_digest(tmp_path)
 
 
 def test_a_budget_as_long_as_the_context_is_refused_by_its_setting(tmp_path):

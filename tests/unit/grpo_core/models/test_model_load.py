@@ -132,6 +132,17 @@ def test_a_config_that_is_no_json(broken):
         load(broken)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"num_attention_heads": 3}, {"hidden_size": "wide"}],
+    ids=["contradiction", "wrong type"],
+)
+def test_a_config_that_cannot_be_is_a_config_error(broken, change):
+    edit_config(broken, **change)
+    with pytest.raises(ConfigError, match=r"config.json[\s\S]*hint: .*correct the named field"):
+        load(broken)
+
+
 def test_missing_and_unexpected_weights_are_errors(broken):
     file = broken / "model.safetensors"
     tensors = load_file(file)
