@@ -12,6 +12,8 @@ from pathlib import Path
 from grpo_core.errors import RunBusyError
 
 _POLL_SECONDS = 0.2
+_GLANCE_SECONDS = 0.05
+"""Whoever looks whether a lock is held takes it for far less than this."""
 
 
 @contextmanager
@@ -80,6 +82,9 @@ def _locked(
         while not _try_lock(descriptor, mode):
             present = _read_holder(path)
             if not wait:
+                time.sleep(_GLANCE_SECONDS)
+                if _try_lock(descriptor):
+                    break
                 raise RunBusyError(
                     f"{what} is in use by {present}",
                     hint="wait for it, stop it, or use another name",

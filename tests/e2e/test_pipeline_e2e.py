@@ -108,7 +108,7 @@ def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
     override = f"execution.lake={lake}"
     with checkout.run_in_training("demo", override, lake=lake) as (process, pid):
         os.kill(pid, signal.SIGKILL)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output
     assert "the run crashed" in output
     assert not is_held(run_lock(lake / "runs" / "demo"))
@@ -128,7 +128,7 @@ def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
 def test_ctrl_c_stops_the_run_and_it_can_go_on(checkout: Checkout) -> None:
     with checkout.run_in_training("stopped", "train.seed=5") as (process, pid):
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output
     assert "the run was stopped" in output
     assert birth_of(pid) is None

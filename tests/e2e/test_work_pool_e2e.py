@@ -105,7 +105,7 @@ def test_an_alert_reaches_an_automation_that_cancels_the_run(checkout: Checkout)
     try:
         alarmed = ("train.phases.0.max_steps=600", "execution.alerts.entropy_below_nats=9")
         with checkout.start_run("collapsed", *alarmed) as process:
-            output, _ = process.communicate(timeout=120)
+            output, _ = process.communicate(timeout=180)
     finally:
         client = _client(checkout)
         found = client.automations()["cancel a run whose entropy collapses"]
@@ -132,7 +132,7 @@ def test_a_schedule_and_a_chain_are_made_listed_kept_and_removed(checkout: Check
     event = {"event": "grpo.run.completed", "resource": run_resource("leader")}
     event["resource"] |= {"grpo.target": "full"}
     _emit(checkout, event)
-    client, deadline = _client(checkout), time.monotonic() + 60
+    client, deadline = _client(checkout), time.monotonic() + 180
     started = checkout.lake / "runs" / "follower" / "run.json"
     while not started.exists():
         assert time.monotonic() < deadline, client.active_flow_runs("grpo")
