@@ -1,8 +1,8 @@
 """Before anything is sampled: does each verifier pay golds, and only golds?
 
 A reward that is inverted, constant or failing looks like a hard problem set until the GPU hours are
-gone. Here it is found with a few dozen gradings: the gold of a row, alone and at the end of its reference
-solution, must be paid, and the gold of another row must not.
+gone. Here it is found with a few dozen gradings: the gold of a row, alone and at the end of its
+reference solution, must be paid, and the gold of another row must not.
 """
 
 from collections import defaultdict
