@@ -79,7 +79,7 @@ def value_of(phrase: str, *, wants: Wants = "math") -> str | None:
     """
     boxes = find_boxes(phrase)
     if boxes:
-        return boxes[-1].content.strip()
+        return boxes[-1].content.strip() or None
     lettered = wants == "choice" and choice_value(without_label(_corrected(phrase)).strip(" :"))
     if lettered:
         return lettered
