@@ -6,6 +6,8 @@ from typing import Final
 from grpo_core.rewards.cues import NEGATION
 from grpo_core.rewards.words import leading_number
 
+_REACH: Final = 80
+"""Characters on either side of a number that are looked at, so that time stays linear."""
 _PARTS: Final = "half|halves|third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
 _OPERATIONS: Final = (
     rf"{_PARTS}|root|square|cube|power|factorial|opposite|negative|negation|reciprocal|inverse"
@@ -13,7 +15,7 @@ _OPERATIONS: Final = (
     r"|complement|absolute\s+value"
 )
 _CHANGED_BEFORE: Final = re.compile(
-    r"(?:[<>\u2264\u2265\u2260!]=?"
+    r"(?:[<>\u2264\u2265\u2260]=?|!="
     r"|\\(?:sqrt|[dt]?frac|leq?|geq?|lt|gt|neq?|pm|mp|log|ln|sin|cos|tan|binom|not)\b"
     r"|\b(?:than(?:\s+or\s+equal\s+to)?|at\s+(?:the\s+)?(?:least|most)|up\s+to|over|under|below"
     r"|above|beyond|exceed(?:s|ing)?|twice|double|triple|thrice|quadruple|half|root|squared|cubed"
@@ -84,6 +86,7 @@ def stated(before: str, value: str, after: str) -> str | None:
     >>> stated("minus ", "6", ""), stated("less than ", "6", ""), stated("", "6", " squared")
     ('-6', None, None)
     """
+    before = before[-_REACH:]
     if is_changed_behind(after) or _DENIED_BEFORE.search(before):
         return None
     if _SIGN.search(before):
@@ -108,7 +111,7 @@ def boxed(before: str, value: str) -> str:
 
 def is_changed_behind(after: str) -> bool:
     """Whether the words right behind a number operate on it or bound it."""
-    return _CHANGED_AFTER.match(after) is not None
+    return _CHANGED_AFTER.match(after[:_REACH]) is not None
 
 
 def by_case(phrase: str) -> str | None:

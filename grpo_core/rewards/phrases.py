@@ -42,7 +42,7 @@ _SELF_CORRECTION: Final = re.compile(
 )
 _INTERJECTION: Final = re.compile(r"(?:no|well|oh|hmm+|yes|so|thus|hence|\w+ly),", re.IGNORECASE)
 _ANGLED: Final = re.compile(r"\s*<([^<>=]+)>[\s.*]*\Z")
-_TRAIL: Final = re.compile(r"[\s*_`\"<>|]+\Z")
+_TRAIL: Final = '*_`"<>|.,;:'
 _BLANK_LINE: Final = re.compile(r"[\s$*_`>#\\\[\](]*\Z")
 MAX_PHRASE: Final = 400
 
@@ -79,7 +79,7 @@ def value_of(phrase: str, *, wants: Wants = "math") -> str | None:
     """
     boxes = find_boxes(phrase)
     if boxes:
-        return boxes[-1].content.strip()
+        return boxes[-1].content.strip() or None
     lettered = wants == "choice" and choice_value(without_label(_corrected(phrase)).strip(" :"))
     if lettered:
         return lettered
@@ -91,7 +91,8 @@ def value_of(phrase: str, *, wants: Wants = "math") -> str | None:
         return text_value(phrase)
     if wants == "choice":
         return choice_value(phrase)
-    phrase = without_contrast(phrase)
+    if len(phrase) <= MAX_PHRASE:
+        phrase = without_contrast(phrase)
     return _math_value(phrase) or _leading_value(phrase)
 
 
@@ -120,10 +121,10 @@ def _trimmed(phrase: str) -> str:
         phrase = quoted[1]
     lead = _LEAD.match(phrase)
     phrase = phrase[lead.end() :] if lead else phrase
-    phrase = _TRAIL.sub("", phrase)
-    while phrase and phrase[-1] in ".,;:":
-        phrase = _TRAIL.sub("", phrase[:-1])
-    return phrase.strip("*").strip()
+    end = len(phrase)
+    while end and (phrase[end - 1] in _TRAIL or phrase[end - 1].isspace()):
+        end -= 1
+    return phrase[:end].strip("*").strip()
 
 
 def _denied(phrase: str) -> str | None:

@@ -39,6 +39,8 @@ class QuantityReader:
 
     def _scalar(self, tokens: Tokens) -> Scalar:
         tokens = strip(self._grouped(tokens, commas=True))
+        if not tokens:
+            raise UnreadableError("empty")
         sign: Node | None = None
         if len(tokens) > 1 and tokens[0].text in ("-", "+") and is_currency(tokens[1].text):
             sign, tokens = (Num(Fraction(-1)) if tokens[0].text == "-" else None), tokens[1:]

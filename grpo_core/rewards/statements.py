@@ -114,6 +114,8 @@ class _Scanner:
         phrase, end = phrase_at(self._text, label_end, stop)
         index = bisect_left(self._box_starts, label_end)
         if not negated and index < len(self._boxes) and self._boxes[index].start <= end:
+            if not self._boxes[index].content.strip():
+                return None
             box = self._boxes[index]
             return Statement(start, box.end, rank, self._labelled_box(label_end, box))
         value = value_of(f"not {phrase}" if negated else phrase, wants=wants)

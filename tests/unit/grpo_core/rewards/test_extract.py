@@ -56,6 +56,9 @@ def test_reasoning_tags_by_option() -> None:
     "text",
     [
         "\\boxed{" * 100_000,
+        "<answer>6 " + ": " * 100_000 + "</answer>",
+        "<answer>" + "! minus > " * 50_000 + "6</answer>",
+        "The answer is 6? " * 20_000,
         "{" * 1_000_000,
         "\\boxed{" + "{" * 500_000 + "}" * 500_000 + "}",
         "#### " * 100_000,
