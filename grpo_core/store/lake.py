@@ -86,8 +86,13 @@ class Lake:
             if path.parent.parent.name == stage and (path / "manifest.json").is_file():
                 yield path
 
-    def catalog(self, run: str | None = None) -> Catalog:
+    def catalog(self, run: str | None = None, *, is_hashed: bool = False) -> Catalog:
         """What views are built from; with `run`, only what that run uses.
+
+        Args:
+            run: Run name; None takes the whole lake.
+            is_hashed: Compare the sha256 of every file with its manifest, not only its size; a file
+                that did not change since it was last hashed costs one stat.
 
         Raises:
             ConfigError: There is no such run.
@@ -100,7 +105,7 @@ class Lake:
         entries: list[CatalogEntry] = []
         damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
-            self._add_entry(path, wanted, entries, damaged)
+            self._add_entry(path, wanted, entries, damaged, self.digests if is_hashed else None)
         return Catalog(
             entries=tuple(entries),
             damaged=tuple(damaged),
@@ -122,11 +127,12 @@ class Lake:
         wanted: set[tuple[str, str]] | None,
         entries: list[CatalogEntry],
         damaged: list[DamagedEntry],
+        digests: FileDigests | None,
     ) -> None:
         stage, key = path.parent.parent.name, path.parent.name
         try:
             artifact = read_artifact(path)
-            check_files(artifact, None)
+            check_files(artifact, digests)
         except ArtifactError as error:
             damaged.append(
                 DamagedEntry(stage, key, str(path.relative_to(self.root)), error.message)
