@@ -36,7 +36,8 @@ def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditRe
     from grpo_core.stages.audit import audit_params
 
     config = config_of_run(lake, run)
-    return audit_run(lake.catalog(run), run, audit_params(config), deep=deep)
+    catalog = lake.catalog(run, is_hashed=True)
+    return audit_run(catalog, run, audit_params(config), deep=deep)
 
 
 def make_report(lake: "Lake", run: str) -> Path:
@@ -50,7 +51,7 @@ def make_report(lake: "Lake", run: str) -> Path:
 
     path = lake.run_directory(run) / REPORT_NAME
     config, audits = _config(lake, run), audit_of_run(lake, run)
-    with Warehouse(lake.catalog(run)) as warehouse:
+    with Warehouse(lake.catalog(run, is_hashed=True)) as warehouse:
         write_report(warehouse, run, path, config=config, audits=audits)
     return path
 

@@ -54,8 +54,22 @@ def verify_command(lake: LakeOption = None) -> None:
         f"{len(found.damaged)} damaged"
     )
     if found.damaged:
-        out.print("hint: run the stage again: what is damaged is recomputed, and only that")
+        out.print(
+            "hint: run the stage again: what is damaged is recomputed, and only that; "
+            "grpo lake restore --run NAME scores missing reference rows"
+        )
         raise typer.Exit(1)
+
+
+@app.command("restore")
+def restore_command(
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Run whose rows are missing.")],
+    lake: LakeOption = None,
+) -> None:
+    """Score reference rows again that a run was trained with and the cache has lost."""
+    from grpo_core.policy.restore import restore_rows
+
+    out.print(f"{restore_rows(open_lake(lake), run)} reference rows scored again")
 
 
 @app.command("gc")

@@ -19,6 +19,7 @@ class CatalogEntry:
         content: Content digest, 64 hex digits.
         is_current: Whether CURRENT points at this generation.
         tables: Table name → Parquet files, in part order.
+        ref_fingerprint: Reference cache that the artefact rests on; empty when none.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class CatalogEntry:
     content: str
     is_current: bool
     tables: dict[str, tuple[Path, ...]]
+    ref_fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

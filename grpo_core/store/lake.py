@@ -14,7 +14,7 @@ from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
-from grpo_core.store.ref_rows import read_fingerprint
+from grpo_core.store.ref_rows import fingerprint_of, read_fingerprint
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LIVE_TABLES = ("rollouts", "steps", "events")
@@ -86,8 +86,13 @@ class Lake:
             if path.parent.parent.name == stage and (path / "manifest.json").is_file():
                 yield path
 
-    def catalog(self, run: str | None = None) -> Catalog:
+    def catalog(self, run: str | None = None, *, is_hashed: bool = False) -> Catalog:
         """What views are built from; with `run`, only what that run uses.
+
+        Args:
+            run: Run name; None takes the whole lake.
+            is_hashed: Compare the sha256 of every file with its manifest, not only its size; a file
+                that did not change since it was last hashed costs one stat.
 
         Raises:
             ConfigError: There is no such run.
@@ -100,7 +105,7 @@ class Lake:
         entries: list[CatalogEntry] = []
         damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
-            self._add_entry(path, wanted, entries, damaged)
+            self._add_entry(path, wanted, entries, damaged, self.digests if is_hashed else None)
         return Catalog(
             entries=tuple(entries),
             damaged=tuple(damaged),
@@ -122,11 +127,12 @@ class Lake:
         wanted: set[tuple[str, str]] | None,
         entries: list[CatalogEntry],
         damaged: list[DamagedEntry],
+        digests: FileDigests | None,
     ) -> None:
         stage, key = path.parent.parent.name, path.parent.name
         try:
             artifact = read_artifact(path)
-            check_files(artifact, None)
+            check_files(artifact, digests)
         except ArtifactError as error:
             damaged.append(
                 DamagedEntry(stage, key, str(path.relative_to(self.root)), error.message)
@@ -193,6 +199,7 @@ def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
         content=artifact.content,
         is_current=current == artifact.path.name,
         tables={name: tuple(artifact.files(name)) for name in artifact.manifest["tables"]},
+        ref_fingerprint=fingerprint_of(artifact.manifest["payload"]),
     )
 
 

@@ -3,10 +3,11 @@
 import hashlib
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -157,6 +158,19 @@ def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None
 
 def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
     return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
+
+
+def fingerprint_of(payload: Mapping[str, Any]) -> str:
+    """Digest of the reference that an artefact was trained with; empty when it had none."""
+    fields, inputs = payload.get("fields", {}), payload.get("inputs", {})
+    if "reference" not in inputs:
+        return ""
+    return Fingerprint(
+        weights=inputs["reference"],
+        tokenizer=inputs["tokenizer"],
+        dtype=fields["model.dtype"],
+        attention=fields["model.attention"],
+    ).digest
 
 
 def read_fingerprint(directory: Path) -> Fingerprint | None:

@@ -3,9 +3,8 @@
 A receipt names its cache. Rollouts do not; what their key was made of says which one it was.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -14,7 +13,7 @@ from grpo_core.store.artifacts import Artifact
 from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.ref_cache import RefLogprobCache
-from grpo_core.store.ref_rows import Fingerprint
+from grpo_core.store.ref_rows import Fingerprint, fingerprint_of
 
 Rows = dict[str, list[str]]
 """Digest of a fingerprint → keys of rows; an empty digest stands for any cache."""
@@ -42,19 +41,6 @@ def used_rows(artifact: Artifact) -> Rows:
             name = fingerprint_of(artifact.manifest["payload"])
             rows.setdefault(name, []).extend(scored.column("ref_row_key").unique().to_pylist())
     return rows
-
-
-def fingerprint_of(payload: Mapping[str, Any]) -> str:
-    """Digest of the reference that an artefact was trained with; empty when it had none."""
-    fields, inputs = payload.get("fields", {}), payload.get("inputs", {})
-    if "reference" not in inputs:
-        return ""
-    return Fingerprint(
-        weights=inputs["reference"],
-        tokenizer=inputs["tokenizer"],
-        dtype=fields["model.dtype"],
-        attention=fields["model.attention"],
-    ).digest
 
 
 def missing_rows(lake: Lake, artifact: Artifact) -> Rows:

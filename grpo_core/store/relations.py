@@ -31,6 +31,7 @@ _ARTIFACT_FILES = pa.schema(
         ("key", pa.string()),
         ("content", pa.string()),
         ("is_current", pa.bool_()),
+        ("ref_fingerprint", pa.string()),
     ]
 )
 _DAMAGED = pa.schema([(name, pa.string()) for name in ("stage", "key", "path", "reason")])
@@ -198,6 +199,7 @@ def _catalog_rows(catalog: Catalog) -> dict[str, Iterator[dict[str, Any]]]:
             "key": entry.key,
             "content": entry.content,
             "is_current": entry.is_current,
+            "ref_fingerprint": entry.ref_fingerprint,
         }
         for entry in catalog.entries
         for table, paths in entry.tables.items()

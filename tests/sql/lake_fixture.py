@@ -47,6 +47,7 @@ class LakeFixture:
     damaged: list[DamagedEntry] = field(default_factory=list)
     written: dict[tuple[str, str], tuple[Path, ...]] = field(default_factory=dict)
     ref_rows: list[Row] = field(default_factory=list)
+    ref_fingerprint: str = "fingerprint"
 
     def rows(self, label: str, table: str) -> list[Row]:
         return self.nodes[label][table]
@@ -74,7 +75,8 @@ class LakeFixture:
                 else:
                     files[name] = tuple(write_parts(directory / label / name, name, rows))
             self.written |= {(label, name): paths for name, paths in files.items()}
-            entries.append(CatalogEntry(kind, STAGES[kind], key, content, True, files))
+            reference = self.ref_fingerprint if kind == "train" else ""
+            entries.append(CatalogEntry(kind, STAGES[kind], key, content, True, files, reference))
             used.append(self._used(label, kind, key, content))
         return Catalog(
             tuple(entries), tuple(self.damaged), tuple(used), {}, (self._write_cache(directory),)

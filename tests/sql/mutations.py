@@ -332,6 +332,11 @@ def cache_row_missing(lake: LakeFixture) -> None:
 
 
 @breaks("assert_trained_rollouts_in_ref_cache")
+def cache_of_another_reference(lake: LakeFixture) -> None:
+    lake.ref_fingerprint = "another"
+
+
+@breaks("assert_trained_rollouts_in_ref_cache")
 def cache_row_shorter(lake: LakeFixture) -> None:
     cached(lake)["num_completion_tokens"] -= 1
 

@@ -10,9 +10,11 @@ import pytest
 
 from grpo_core.audits import audit_run
 from grpo_core.errors import ArtifactError, ConfigError
+from grpo_core.policy.restore import restore_rows
 from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.lake import Lake
 from grpo_core.store.maintenance import verify
+from grpo_core.store.ref_usage import open_cache
 
 pytestmark = pytest.mark.slow
 
@@ -95,3 +97,16 @@ def test_a_receipt_whose_rows_are_gone_is_scored_again_and_nothing_else(
     again = run_mini(lake_copy)
     assert [node.label for node in again.values() if node.state != "Reused"] == ["ref_logp"]
     assert {entry.stage for entry in verify(lake).damaged} == {"train"}
+
+
+def test_rows_of_trained_rollouts_are_restored(lake_copy: Path, tmp_path: Path) -> None:
+    lake = Lake(lake_copy)
+    (cache,) = lake.ref_caches()
+    rows = open_cache(cache).num_rows
+    shutil.rmtree(cache)
+    assert restore_rows(lake, "mini") == rows
+    assert verify(lake).damaged == []
+    assert restore_rows(lake, "mini") == 0
+    audits = audit_run(lake.catalog("mini"), "mini", {"kl_enabled": True}, deep=True)
+    assert [audit.name for audit in audits if audit.is_blocking] == []
+    assert export_run(lake, "mini", tmp_path / "mini.tar").num_cache_rows == rows

@@ -13,7 +13,7 @@ from grpo_core.errors import ArtifactError, RunBusyError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.exchange import export_run, import_run
-from grpo_core.store.files import write_json
+from grpo_core.store.files import read_json, write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.maintenance import (
     Verified,
@@ -229,3 +229,30 @@ def test_verify_goes_on_after_a_part_that_it_may_not_read(
     monkeypatch.setattr("grpo_core.store.maintenance.check_part", refuse)
     found = verify(lake)
     assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True, True]
+
+
+def test_a_file_changed_in_place_is_no_part_of_a_hashed_catalog(lake: Lake) -> None:
+    artifact = publish(lake, 1)
+    pin(lake, artifact)
+    record = read_json(lake.root / "runs/r/run.json")
+    attempt = {"attempt": 1, "nodes": list(record["nodes"].values())}
+    write_json(lake.root / "runs/r/attempts/0001.json", attempt)
+    assert len(lake.catalog("r", is_hashed=True).entries) == 1
+    part = artifact.files("audit_results")[0]
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    catalog = lake.catalog("r", is_hashed=True)
+    assert catalog.entries == ()
+    assert "does not have the sha256" in catalog.damaged[0].reason
+
+
+def test_a_hashed_catalog_hashes_no_file_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin(lake, publish(lake, 1))
+    lake.catalog(is_hashed=True)
+
+    def refuse(path: Path) -> str:
+        raise AssertionError(f"{path} is hashed again")
+
+    monkeypatch.setattr("grpo_core.store.files.sha256_file", refuse)
+    assert len(lake.catalog(is_hashed=True).entries) == 1

@@ -1,0 +1,92 @@
+"""`grpo lake restore`: reference rows that a run rests on and no cache has, scored again."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from grpo_core.config import RunConfig, config_from_dict
+from grpo_core.errors import ArtifactError, ConfigError
+from grpo_core.planning.externals import digest_externals
+from grpo_core.policy.origins import Scorer
+from grpo_core.policy.reference import Reference
+from grpo_core.store.artifacts import Artifact
+from grpo_core.store.exchange import latest_pins
+from grpo_core.store.files import read_json
+from grpo_core.store.lake import Lake
+from grpo_core.store.ref_rows import Fingerprint, RefRow
+from grpo_core.store.ref_usage import missing_rows
+
+_TOKENS = ["prompt_token_ids", "completion_token_ids", "temperature"]
+
+
+def restore_rows(lake: Lake, run: str) -> int:
+    """Score what is missing of the rows that a run uses now; returns how many.
+
+    Raises:
+        ConfigError: There is no such run.
+        ArtifactError: An artefact is damaged, the reference is no longer the one that the run was
+            trained with, or no artefact has the tokens of a row.
+        RunBusyError: The lake is being cleaned.
+    """
+    directory = lake.run_directory(run)
+    if not (directory / "run.json").is_file():
+        known = ", ".join(lake.run_names()) or "none yet"
+        raise ConfigError(f"run: there is no run called {run!r}", hint=f"runs: {known}")
+    config = config_from_dict(read_json(directory / "config.json"))
+    with lake.in_use(f"restore of run {run!r}"):
+        artifacts = [lake.store.generation(*pin) for pin in sorted(latest_pins(lake, [run]))]
+        missing: dict[str, set[str]] = {}
+        for artifact in artifacts:
+            for name, keys in missing_rows(lake, artifact).items():
+                missing.setdefault(name, set()).update(keys)
+        if not missing:
+            return 0
+        reference = _reference(lake, run, config, missing)
+        wanted = set().union(*missing.values())
+        rows = _find(artifacts, wanted)
+        if lost := wanted - rows.keys():
+            raise ArtifactError(f"run {run!r}: no artefact has the tokens of row {min(lost)}")
+        reference.read(list(rows.values()))
+    return len(rows)
+
+
+def _reference(lake: Lake, run: str, config: RunConfig, names: Iterable[str]) -> Reference:
+    """The run's reference, proved to be the one whose rows are missing."""
+    externals = digest_externals(config, lake.digests)
+    weights, tokenizer = externals.reference, externals.tokenizer
+    now = Fingerprint(weights, tokenizer, config.model.dtype, config.model.attention).digest
+    if other := sorted(set(names) - {now, ""}):
+        raise ArtifactError(
+            f"run {run!r} rests on rows of reference {', '.join(other)}, its configuration names "
+            f"reference {now} now",
+            hint="put model and tokenizer back as they were",
+        )
+    scorer = Scorer(run, read_json(lake.run_directory(run) / "run.json")["attempt"], "restore", now)
+    return Reference.open(config, lake.root, weights=weights, tokenizer=tokenizer, scorer=scorer)
+
+
+def _find(artifacts: Iterable[Artifact], wanted: set[str]) -> dict[str, RefRow]:
+    """Key → row of the wanted rows, from rollouts and persisted samples."""
+    found: dict[str, RefRow] = {}
+    for artifact in artifacts:
+        tables = artifact.manifest["tables"]
+        if "rollouts" in tables:
+            rollouts = artifact.table("rollouts", [*_TOKENS, "ref_row_key"])
+            is_wanted = pc.is_in(rollouts.column("ref_row_key"), pa.array(sorted(wanted)))
+            found |= _rows(rollouts.filter(is_wanted), wanted)
+        if "samples" in tables and wanted - found.keys():
+            found |= _rows(artifact.table("samples", _TOKENS), wanted)
+    return found
+
+
+def _rows(table: pa.Table, wanted: set[str]) -> dict[str, RefRow]:
+    rows = {}
+    for batch in table.to_batches(max_chunksize=1024):
+        for prompt, completion, temperature in zip(
+            *(batch.column(name).to_pylist() for name in _TOKENS), strict=True
+        ):
+            row = RefRow(tuple(prompt), tuple(completion), temperature)
+            if row.key in wanted:
+                rows[row.key] = row
+    return rows
