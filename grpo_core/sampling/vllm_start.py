@@ -18,6 +18,7 @@ _CPU_BLOCK_TOKENS = 32
 """Only whole blocks are shared over a group; vLLM's own 128 on CPUs would share no short prompt."""
 _SMALLEST_CACHE_BYTES = 64 << 20
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
+_TAIL_LINES = 40
 _CAUSE = re.compile(r"\b([A-Za-z_.]*(?:Error|Exception)): (.+)$")
 
 
@@ -174,10 +175,21 @@ def log_settings(scratch: Path, log: Path) -> Path:
     return path
 
 
-def cause(log: Path, error: Exception) -> str:
-    """The first error that the engine's own log names; what was raised here comes later."""
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    found = next((match for line in lines if (match := _CAUSE.search(line))), None)
+def log_tail(log: Path) -> str:
+    """The last lines of the engine's log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]) or "(empty)"
+
+
+def cause(log: Path, error: Exception, *, after: int = 0) -> str:
+    """The first error that the engine's own log names; what was raised here comes later.
+
+    Args:
+        log: The engine's log.
+        error: What was raised here; told when the log names none.
+        after: Bytes of the log to leave out. A start that succeeds logs errors too.
+    """
+    text = log.read_bytes()[after:].decode(errors="replace") if log.is_file() else ""
+    found = next((match for line in text.splitlines() if (match := _CAUSE.search(line))), None)
     if found is None:
         return f"{type(error).__name__}: {error}"
     return f"{found[1]}: {found[2]}"

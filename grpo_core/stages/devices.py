@@ -7,15 +7,32 @@ slower there, but neither fails.
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from grpo_core.config import RunConfig
 from grpo_core.store.locks import hold
-from grpo_core.types import Kind
+from grpo_core.types import Kind, StageName
 
 _ON_DEVICE = frozenset({Kind.SAMPLES, Kind.REF_LOGP, Kind.TRAIN, Kind.EVAL_SAMPLES})
+
+
+_STAGES_ON_DEVICE = frozenset(
+    {StageName.PREFILTER, StageName.REF_LOGP, StageName.TRAIN, StageName.EVALUATE}
+)
+
+
+def check_device(config: RunConfig, stages: Collection[StageName]) -> None:
+    """Refuse a device that is not there, before any of `stages` works towards it.
+
+    Raises:
+        ConfigError: A stage is to run on a GPU, and torch sees none.
+    """
+    if config.execution.device == "cuda" and _STAGES_ON_DEVICE.intersection(stages):
+        from grpo_core.policy.runtime import pick_device  # torch takes seconds to import
+
+        pick_device(config)
 
 
 @contextmanager

@@ -132,12 +132,15 @@ def test_an_engine_that_dies_in_the_middle_of_a_batch_is_replaced(engine, tmp_pa
     asked = [request(9, seeds=range(2000), budget=60)]
     want = sampler.sample(asked)
     (process,) = engine.process_ids()
+    with engine._log.open("a") as log:  # as an engine that fails writes it
+        log.write("ERROR EngineCore failed\nERROR torch.OutOfMemoryError: CUDA out of memory\n")
     killer = threading.Timer(0.3, os.kill, (process, signal.SIGKILL))
     killer.start()
     with caplog.at_level(logging.WARNING):
         got = sampler.sample(asked)
     killer.join()
-    assert "died and is started anew" in caplog.text
+    assert "died and is started anew: torch.OutOfMemoryError: CUDA out of memory" in caplog.text
+    assert "ERROR EngineCore failed\nERROR torch.OutOfMemoryError" in caplog.text
     assert engine.process_ids() != [process]
     assert_rows_match(got[0], want[0])
 

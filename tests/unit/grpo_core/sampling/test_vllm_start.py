@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grpo_core.errors import ConfigError
-from grpo_core.sampling.vllm_start import EngineSettings, environment
+from grpo_core.sampling.vllm_start import EngineSettings, cause, environment, log_tail
 
 
 def settings(gpus: int) -> EngineSettings:
@@ -47,3 +47,18 @@ def test_a_split_engine_without_gpus_of_its_own_is_refused(monkeypatch, tmp_path
         environment(settings(2), tmp_path / "logging.json"),
     ):
         pass
+
+
+def test_the_cause_of_a_death_is_the_first_error_after_the_start(tmp_path):
+    log = tmp_path / "engine.log"
+    dead = RuntimeError("EngineCore encountered an issue")
+    assert cause(log, dead) == "RuntimeError: EngineCore encountered an issue"
+    log.write_text("WARNING no café\nValueError: Tokenizer not available\n", encoding="utf-8")
+    start = log.stat().st_size
+    assert cause(log, dead) == "ValueError: Tokenizer not available"
+    assert cause(log, dead, after=start) == "RuntimeError: EngineCore encountered an issue"
+    with log.open("a") as more:
+        more.write("ERROR core failed\nERROR torch.OutOfMemoryError: CUDA out of memory\n")
+        more.write("ValueError: what followed from it\n")
+    assert cause(log, dead, after=start) == "torch.OutOfMemoryError: CUDA out of memory"
+    assert log_tail(log).endswith("CUDA out of memory\nValueError: what followed from it")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from grpo_core.config import load_config
 from grpo_core.errors import (
@@ -59,6 +60,23 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
 def _events(tmp_path: Path, kind: str) -> list[dict[str, Any]]:
     events, _ = read_events(tmp_path / "runs" / "demo" / "progress.jsonl")
     return [event for event in events if event["event"] == kind]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_before_the_first_stage(tmp_path: Path) -> None:
+    config = load_config("tiny", overrides=["execution.device=cuda"])
+    with (
+        pytest.raises(ConfigError, match=r"execution\.device is cuda"),
+        RunSession.open(config, root=tmp_path, run="demo"),
+    ):
+        pass
+    assert not (tmp_path / "runs" / "demo" / "progress.jsonl").exists()
+
+
+def test_stages_that_need_no_device_run_without_the_gpu(
+    attempt: Callable[..., dict[str, Any]],
+) -> None:
+    assert attempt(lambda context: _empty(), "execution.device=cuda")["state"] == "Computed"
 
 
 def test_a_stop_ends_the_work_after_the_unit_and_the_next_attempt_goes_on(
