@@ -83,7 +83,7 @@ def _locked(
             present = _read_holder(path)
             if not wait:
                 time.sleep(_GLANCE_SECONDS)
-                if _try_lock(descriptor):
+                if _try_lock(descriptor, mode):
                     break
                 raise RunBusyError(
                     f"{what} is in use by {present}",

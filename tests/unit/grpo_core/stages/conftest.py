@@ -8,7 +8,8 @@ import pytest
 
 from grpo_core.config import load_config
 from grpo_core.planning.graph import ForkPoint
-from grpo_core.stages import RunSession, StageResult, run_stage
+from grpo_core.stages import RunSession, StageResult, executor, run_stage
+from grpo_core.stages.context import Made, MakeContext
 from grpo_core.types import StageName
 
 MINI = (
@@ -71,3 +72,19 @@ def lake_copy(tmp_path: Path, finished: tuple[Path, Results]) -> Path:
     import shutil
 
     return Path(shutil.copytree(finished[0], tmp_path / "elsewhere"))
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs stage ingest with another maker; returns the attempt's record and raises its error."""
+
+    def run(
+        maker: Callable[[MakeContext], Made], *overrides: str, name: str = "demo"
+    ) -> dict[str, Any]:
+        monkeypatch.setattr(executor, "_maker", lambda kind: maker)
+        config = load_config("tiny", overrides=list(overrides))
+        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as opened:
+            result = run_stage(opened.directory, StageName.INGEST)
+        return {"state": result.state, "directory": opened.directory}
+
+    return run

@@ -5,14 +5,12 @@ import logging
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from grpo_core.config import load_config
 from grpo_core.errors import (
@@ -20,21 +18,17 @@ from grpo_core.errors import (
     DiskFullError,
     EngineGoneError,
     OutOfMemoryError,
-    RunBusyError,
     RunStoppedError,
     StalledError,
 )
 from grpo_core.planning.externals import digest_externals
-from grpo_core.stages import RunSession, devices, executor, records, run_stage, session
+from grpo_core.stages import executor, records, session
 from grpo_core.stages.alerts import Alert, step_alerts
 from grpo_core.stages.attempt_log import logging_to
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
-from grpo_core.store.lake import Lake
-from grpo_core.store.maintenance import no_run_active
 from grpo_core.store.progress import read_events
 from grpo_core.store.schemas import TABLES
-from grpo_core.types import Kind, StageName
 
 Maker = Callable[[MakeContext], Made]
 
@@ -43,40 +37,9 @@ def _empty() -> Made:
     return Made(tables={"prompts": TABLES["prompts"].schema.empty_table()})
 
 
-@pytest.fixture
-def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Runs stage ingest with another maker; returns the attempt's record and raises its error."""
-
-    def run(maker: Maker, *overrides: str, name: str = "demo") -> dict[str, Any]:
-        monkeypatch.setattr(executor, "_maker", lambda kind: maker)
-        config = load_config("tiny", overrides=list(overrides))
-        with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as opened:
-            result = run_stage(opened.directory, StageName.INGEST)
-        return {"state": result.state, "directory": opened.directory}
-
-    return run
-
-
 def _events(tmp_path: Path, kind: str) -> list[dict[str, Any]]:
     events, _ = read_events(tmp_path / "runs" / "demo" / "progress.jsonl")
     return [event for event in events if event["event"] == kind]
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_refused_before_the_first_stage(tmp_path: Path) -> None:
-    config = load_config("tiny", overrides=["execution.device=cuda"])
-    with (
-        pytest.raises(ConfigError, match=r"execution\.device is cuda"),
-        RunSession.open(config, root=tmp_path, run="demo"),
-    ):
-        pass
-    assert not (tmp_path / "runs" / "demo" / "progress.jsonl").exists()
-
-
-def test_stages_that_need_no_device_run_without_the_gpu(
-    attempt: Callable[..., dict[str, Any]],
-) -> None:
-    assert attempt(lambda context: _empty(), "execution.device=cuda")["state"] == "Computed"
 
 
 def test_a_stop_ends_the_work_after_the_unit_and_the_next_attempt_goes_on(
@@ -344,63 +307,3 @@ def test_alerts_name_the_first_step_out_of_range() -> None:
     ]
     off = limits.model_copy(update={"entropy_below_nats": 0, "kl_above_nats": 0})
     assert list(step_alerts(rows, off)) == []
-
-
-def test_two_runs_on_one_gpu_take_turns_whatever_their_lakes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(devices, "device_identity", lambda device: "gpu-1")
-    monkeypatch.setattr(devices, "lock_directory", lambda: tmp_path)
-    config, holders = load_config("tiny"), []
-
-    def leave() -> None:
-        raise RunStoppedError("left the queue")
-
-    def hold(kind: Kind, who: str) -> Any:
-        return devices.device_lock(config, kind, who, on_wait=holders.append, on_poll=leave)
-
-    with hold(Kind.TRAIN, "run 'a': train/1"), hold(Kind.BANDS, "run 'b': bands/0"):
-        assert holders == []
-        with pytest.raises(RunStoppedError), hold(Kind.SAMPLES, "run 'b': samples"):
-            pytest.fail("both hold the device")
-    assert holders[0].startswith("run 'a': train/1")
-    with hold(Kind.SAMPLES, "run 'b': samples"):
-        assert len(holders) == 1
-
-
-def test_a_cpu_is_shared() -> None:
-    assert devices.device_identity("cpu") is None
-
-
-def test_a_run_waits_for_gc_and_says_so(
-    attempt: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    progress = tmp_path / "runs/demo/progress.jsonl"
-    cleaning = threading.Event()
-
-    def clean() -> None:
-        with no_run_active(Lake(tmp_path)):
-            cleaning.set()
-            while not progress.is_file():
-                time.sleep(0.01)
-
-    thread = threading.Thread(target=clean, daemon=True)
-    thread.start()
-    cleaning.wait()
-    result = attempt(lambda context: _empty())
-    assert result["state"] == "Computed"
-    assert "grpo lake gc" in _events(tmp_path, "note")[0]["text"]
-    thread.join()
-
-
-def test_gc_is_refused_while_a_run_is_at_work(
-    attempt: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    def clean_meanwhile(context: MakeContext) -> Made:
-        with pytest.raises(RunBusyError, match="'demo'"), no_run_active(context.lake):
-            pass
-        return _empty()
-
-    assert attempt(clean_meanwhile)["state"] == "Computed"
-    with no_run_active(Lake(tmp_path)):
-        pass
