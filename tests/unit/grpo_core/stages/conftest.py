@@ -32,6 +32,7 @@ MINI = (
     "execution.threads=1",
 )
 
+Maker = Callable[[MakeContext], Made]
 Results = dict[str, Any]
 Run = Callable[..., Results]
 
@@ -78,9 +79,7 @@ def lake_copy(tmp_path: Path, finished: tuple[Path, Results]) -> Path:
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Runs stage ingest with another maker; returns the attempt's record and raises its error."""
 
-    def run(
-        maker: Callable[[MakeContext], Made], *overrides: str, name: str = "demo"
-    ) -> dict[str, Any]:
+    def run(maker: Maker, *overrides: str, name: str = "demo") -> dict[str, Any]:
         monkeypatch.setattr(executor, "_maker", lambda kind: maker)
         config = load_config("tiny", overrides=list(overrides))
         with RunSession.open(config, root=tmp_path, run=name, stages=[StageName.INGEST]) as opened:

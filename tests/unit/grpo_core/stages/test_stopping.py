@@ -116,7 +116,8 @@ def test_who_waits_for_a_key_says_for_whom_and_can_be_stopped(
 
 def _locks(tmp_path: Path, held: Path) -> Callable[..., Path]:
     def lock_path(self: object, name: str) -> Path:
-        return tmp_path / "locks" / "run.lock" if name.startswith("run-") else held
+        is_of_a_key = name != "lake" and not name.startswith("run-")
+        return held if is_of_a_key else tmp_path / "locks" / f"{name}.lock"
 
     return lock_path
 
