@@ -183,7 +183,7 @@ def _start_runner(project: Project, server: ProcessRecord, build: str) -> None:
     deadline = time.monotonic() + REGISTER_SECONDS
     while not ready.exists():
         if not record.is_alive() or time.monotonic() >= deadline:
-            stop_tree(record, 1.0)
+            stop_tree(record, 1.0, spared=server)
             raise ServiceError(
                 f"the runner could not register its deployments:\n{log_tail(project, 'runner')}",
                 hint=f"the whole log is {project.log('runner')}",
@@ -215,7 +215,9 @@ def _stop(project: Project, name: str, grace_seconds: float, notify: Notify) -> 
     alive = record is not None and record.is_alive()
     if record is not None and alive:
         notify(f"stopping the {name}")
-        if not stop_tree(record, grace_seconds):
+        # A server that died was started again by the runner, and so is its child.
+        server = read_record(project.record("server")) if name == "runner" else None
+        if not stop_tree(record, grace_seconds, spared=server):
             notify(f"the {name} did not end in {grace_seconds:.0f} s and was killed")
     project.record(name).unlink(missing_ok=True)
     return alive

@@ -100,8 +100,15 @@ def stop_all(records: list[ProcessRecord], grace_seconds: float) -> None:
         wait_gone(records, 5.0)
 
 
-def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
+def stop_tree(
+    record: ProcessRecord, grace_seconds: float, *, spared: ProcessRecord | None = None
+) -> bool:
     """SIGTERM the process, wait, then SIGKILL whatever of its tree is left.
+
+    Args:
+        record: The process.
+        grace_seconds: How long it may take to end.
+        spared: A process that lives on with all below it, although it may be of the tree.
 
     Returns:
         Whether it went within `grace_seconds`, without SIGKILL to the process itself.
@@ -112,6 +119,9 @@ def stop_tree(record: ProcessRecord, grace_seconds: float) -> bool:
     kill(record, signal.SIGTERM)
     went = wait_gone([record], grace_seconds)
     known = {member.pid: member for member in [*tree, *descendants(record.pid)]}
+    if spared is not None:
+        for member in (spared, *descendants(spared.pid)):
+            known.pop(member.pid, None)
     for member in (record, *known.values()):
         kill(member, signal.SIGKILL)
     wait_gone([record, *known.values()], 5.0)

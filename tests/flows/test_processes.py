@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from flows.processes import (
     ProcessRecord,
     birth_of,
     descendants,
+    kill,
     read_record,
     stop_tree,
     wait_gone,
@@ -70,6 +72,21 @@ def test_stopping_a_tree_leaves_no_grandchild_that_ignores_sigterm() -> None:
     assert len(family) == 1
     assert stop_tree(_record(process.pid), grace_seconds=10)
     assert wait_gone(family, 5)
+    process.wait()
+    process.stdout.close()
+
+
+def test_stopping_a_tree_spares_the_server_that_the_runner_has_revived() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STUBBORN_FAMILY], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    (server,) = descendants(process.pid)
+    assert stop_tree(_record(process.pid), grace_seconds=10, spared=server)
+    assert server.is_alive()
+    kill(server, signal.SIGKILL)
+    assert wait_gone([server], 5)
     process.wait()
     process.stdout.close()
 
