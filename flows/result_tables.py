@@ -39,7 +39,16 @@ def band_rows(lines: Sequence["BandLine"]) -> Rows:
 
 def waste_rows(lines: Sequence["WasteLine"]) -> Rows:
     """Where rollout tokens went, one row a phase and reason."""
-    return [_rounded({name: getattr(line, name) for name in line.__slots__}) for line in lines]
+    return [
+        {
+            "phase": line.phase,
+            "rollouts": line.use,
+            "number": line.num_rollouts,
+            "tokens": line.tokens,
+            "share": round(line.token_share, 4),
+        }
+        for line in lines
+    ]
 
 
 def pass_rows(lines: Sequence["PassLine"]) -> Rows:
@@ -92,9 +101,3 @@ def report_text(summary: "RunSummary", path: Path) -> str:
 
 def _gain(line: "PassLine") -> str:
     return f"{line.gain:+.3f} ({line.gain_low:+.3f} to {line.gain_high:+.3f})"
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()
-    }

@@ -48,6 +48,11 @@ class WasteLine:
     tokens: int
     token_share: float
 
+    @property
+    def use(self) -> str:
+        """What became of the tokens, in words: `carry loss` or the drop reason."""
+        return "carry loss" if self.drop_reason == "none" else self.drop_reason
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -214,10 +219,9 @@ def _waste_table(lines: Sequence[WasteLine]) -> Table:
         "where rollout tokens went", ("phase", "rollouts"), ("number", "tokens", "share")
     )
     for line in lines:
-        name = "carry loss" if line.drop_reason == "none" else line.drop_reason
         table.add_row(
             f"{line.phase}",
-            name,
+            line.use,
             f"{line.num_rollouts:,}",
             f"{line.tokens:,}",
             f"{line.token_share:.3f}",

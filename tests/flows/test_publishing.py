@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from flows import alerts
-from flows.result_tables import audit_rows, band_rows, pass_rows, report_text, tables_after
+from flows.result_tables import (
+    audit_rows,
+    band_rows,
+    pass_rows,
+    report_text,
+    tables_after,
+    waste_rows,
+)
 from flows.sentences import sentence
 from grpo_core.errors import AuditFailedError, ConfigError, NonFiniteError, StalledError
 from grpo_core.reporting.pass_lines import PassLine
@@ -37,13 +44,19 @@ def test_pass_at_k_carries_interval_and_paired_gain() -> None:
 
 
 def test_each_stage_brings_its_own_tables_up_to_date() -> None:
-    band, slots = BandLine(0, "hard", 3, 0.1), len(WasteLine.__slots__)
-    waste = WasteLine(*([1] * slots))
+    band, waste = BandLine(0, "hard", 3, 0.1), WasteLine(1, "none", 8, 100, 1.0)
     summary = _summary(bands=(band,), waste=(waste,), pass_at_k=(PASS,))
     assert set(tables_after(StageName.PREFILTER, summary)) == {"bands"}
     assert set(tables_after(StageName.TRAIN, summary)) == {"bands", "waste"}
     assert set(tables_after(StageName.EVALUATE, summary)) == {"pass-at-k"}
     assert tables_after(StageName.EVALUATE, _summary()) == {}
+
+
+def test_waste_reads_as_on_the_console() -> None:
+    lines = [WasteLine(1, "none", 8, 100, 0.8), WasteLine(1, "zero_variance", 2, 25, 0.2)]
+    first, second = waste_rows(lines)
+    assert first == {"phase": 1, "rollouts": "carry loss", "number": 8, "tokens": 100, "share": 0.8}
+    assert second["rollouts"] == "zero_variance"
 
 
 def test_audits_that_found_rows_come_first() -> None:
