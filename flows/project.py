@@ -101,13 +101,18 @@ class Project:
             environment["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = _own_pages(api_url)
         return environment
 
+    @property
+    def settings_file(self) -> Path:
+        """What the user sets for the server; need not exist."""
+        return self.state / "server.toml"
+
     def server_settings(self) -> ServerSettings:
         """What the user set for the server, or the defaults.
 
         Raises:
             ConfigError: The file says something that it can not.
         """
-        return read_server_settings(self.state / "server.toml")
+        return read_server_settings(self.settings_file)
 
     def write_profile(self, api_url: str | None) -> None:
         """Tell `prefect` commands typed in the root where the server is; None: nowhere."""

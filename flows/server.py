@@ -80,6 +80,15 @@ def server_port(server: ProcessRecord) -> int:
     return urlsplit(server.address).port or FIRST_PORT
 
 
+def _database_hint(project: Project) -> str:
+    """Where the database is that a server could not reach, without its password."""
+    address = urlsplit(project.server_settings().database_url)
+    if not address.hostname:
+        return ""
+    where = f"{address.hostname}:{address.port or 5432}{address.path}"
+    return f"; its database is {where}, database_url in {project.settings_file}"
+
+
 def _port(wanted: int, last: ProcessRecord | None) -> int:
     """The set port, else that of the server that died, where its runs still look, else a free one.
 
@@ -109,7 +118,7 @@ def wait_healthy(project: Project, record: ProcessRecord) -> None:
         if not record.is_alive():
             raise ServiceError(
                 f"the Prefect server ended while starting:\n{log_tail(project, 'server')}",
-                hint=f"the whole log is {project.log('server')}",
+                hint=f"the whole log is {project.log('server')}{_database_hint(project)}",
             )
         if time.monotonic() >= deadline:
             stop_tree(record, STOP_SECONDS)

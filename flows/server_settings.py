@@ -91,6 +91,10 @@ def _check(settings: ServerSettings, path: Path) -> None:
             f"{path}: database_url starts with {scheme or 'no scheme'}, not postgresql+asyncpg://",
             hint="leave it out for SQLite",
         )
+    try:
+        urlsplit(settings.database_url).port
+    except ValueError as error:
+        raise ConfigError(f"{path}: database_url names no port that can be: {error}") from error
     if settings.api_auth and ":" not in settings.api_auth:
         raise ConfigError(f'{path}: api_auth must be "user:password"')
     if not 0 <= settings.port < 65536:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,21 @@ class Checkout:
     @property
     def lake(self) -> Path:
         return self.project.root / "lake"
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        """Server and runner; at the end `grpo down` must leave no process of theirs."""
+        try:
+            started = self.grpo("up")
+            assert started.returncode == 0, started.stderr
+            yield
+        finally:
+            records = [read_record(self.project.record(name)) for name in ("server", "runner")]
+            family = [record for record in records if record is not None]
+            family += [child for record in list(family) for child in descendants(record.pid)]
+            down = self.grpo("down")
+        assert down.returncode == 0, down.stderr
+        assert wait_gone(family, 10), "a process outlived `grpo down`"
 
     def grpo(self, *words: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
         return self._call(sys.executable, "-m", "flows.cli", *words, timeout=timeout)
@@ -116,24 +131,26 @@ class Checkout:
 
 
 @pytest.fixture(scope="session")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    root = tmp_path_factory.mktemp("with space") / "project"
-    root.mkdir()
-    for part in PARTS:
-        source = ROOT / part
-        if source.is_dir():
-            shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, root / part)
-    copy = Checkout(Project(root))
-    try:
-        up = copy.grpo("up")
-        assert up.returncode == 0, up.stderr
+def new_checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Checkout]:
+    """Makes a copy of the project's files in a new directory; nothing is started."""
+
+    def copied() -> Checkout:
+        root = tmp_path_factory.mktemp("with space") / "project"
+        root.mkdir()
+        for part in PARTS:
+            source = ROOT / part
+            if source.is_dir():
+                shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, root / part)
+        return Checkout(Project(root))
+
+    return copied
+
+
+@pytest.fixture(scope="session")
+def checkout(new_checkout: Callable[[], Checkout]) -> Iterator[Checkout]:
+    """One copy with its server and runner, for the tests of a session."""
+    copy = new_checkout()
+    with copy.up():
         yield copy
-    finally:
-        records = [read_record(copy.project.record(name)) for name in ("server", "runner")]
-        family = [record for record in records if record is not None]
-        family += [child for record in list(family) for child in descendants(record.pid)]
-        down = copy.grpo("down")
-    assert down.returncode == 0, down.stderr
-    assert wait_gone(family, 10), "a process outlived `grpo down`"
