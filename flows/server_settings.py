@@ -88,8 +88,11 @@ def _check(settings: ServerSettings, path: Path) -> None:
     try:
         address = urlsplit(settings.database_url)
         scheme, _ = address.scheme, address.port
-    except ValueError as error:
-        raise ConfigError(f"{path}: database_url is no URL: {error}") from error
+    except ValueError:  # its text may hold a piece of the password
+        raise ConfigError(
+            f"{path}: database_url is no URL",
+            hint="special characters of a password are written as %xx, a slash as %2F",
+        ) from None
     if settings.database_url and scheme != "postgresql+asyncpg":
         raise ConfigError(
             f"{path}: database_url starts with {scheme or 'no scheme'}, not postgresql+asyncpg://",
