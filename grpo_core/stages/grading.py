@@ -22,10 +22,28 @@ def checked_grader(context: MakeContext, problems: Sequence[Problem]) -> Iterato
             `reward.start_check` is `refuse`.
     """
     with Grader(grader_rules(context.config)) as grader:
-        check = context.config.reward.start_check
-        if check == "refuse":
-            require_sound(grader, problems)
-        elif check == "warn":
-            for finding in check_verifiers(grader, problems):
-                context.note(str(finding))
+        _check(context, grader, problems)
         yield grader
+
+
+def check_grader(context: MakeContext, problems: Sequence[Problem]) -> None:
+    """Find a reward that cannot teach before the first sample is paid for.
+
+    Args:
+        context: Of the artefact being made.
+        problems: What will be graded, in an order that is a function of content.
+
+    Raises:
+        ConfigError: As `checked_grader`.
+    """
+    with Grader(grader_rules(context.config)) as grader:
+        _check(context, grader, problems)
+
+
+def _check(context: MakeContext, grader: Grader, problems: Sequence[Problem]) -> None:
+    check = context.config.reward.start_check
+    if check == "refuse":
+        require_sound(grader, problems)
+    elif check == "warn":
+        for finding in check_verifiers(grader, problems):
+            context.note(str(finding))

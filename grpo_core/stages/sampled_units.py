@@ -12,7 +12,7 @@ from grpo_core.models.load import context_tokens
 from grpo_core.policy.runtime import completion_columns, load_runtime, sample_request
 from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns
 from grpo_core.stages.context import MakeContext
-from grpo_core.stages.grading import checked_grader
+from grpo_core.stages.grading import check_grader, checked_grader
 from grpo_core.store.schemas import TABLES
 
 _ROWS_PER_GRADING = 4096
@@ -64,8 +64,7 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
     if len(missing) < len(units):
         context.note(f"{len(units) - len(missing)} of {len(units)} units were already there")
     if missing:
-        with checked_grader(context, list(problems_by_id(problems).values())):
-            pass  # a reward that cannot teach is found before the first sample is paid for
+        check_grader(context, list(problems_by_id(problems).values()))
     runtime = load_runtime(context.config, plan.directory) if missing else None
     if runtime is not None:
         named = ((row["prompt_id"], row["text"]) for row in rows)
