@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from grpo_core.config import config_from_dict
+from grpo_core.config import stored_config
 from grpo_core.errors import DataContractError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def config_of_run(lake: "Lake", run: str) -> "RunConfig":
     Raises:
         DataContractError: There is no such run.
     """
-    return config_from_dict(_config(lake, run))
+    return stored_config(_directory(lake, run))
 
 
 def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditResult]":
@@ -50,7 +50,7 @@ def make_report(lake: "Lake", run: str) -> Path:
     from grpo_core.store.warehouse import Warehouse
 
     path = lake.run_directory(run) / REPORT_NAME
-    config, audits = _config(lake, run), audit_of_run(lake, run)
+    config, audits = config_of_run(lake, run).model_dump(mode="json"), audit_of_run(lake, run)
     with Warehouse(lake.catalog(run, is_hashed=True)) as warehouse:
         write_report(warehouse, run, path, config=config, audits=audits)
     return path
@@ -66,7 +66,7 @@ def summary_of_run(lake: "Lake", run: str) -> "RunSummary":
     from grpo_core.store.warehouse import Warehouse
 
     path = lake.run_directory(run) / REPORT_NAME
-    evaluate = config_from_dict(_config(lake, run)).evaluate
+    evaluate = config_of_run(lake, run).evaluate
     with Warehouse(lake.catalog(run)) as warehouse:
         return final_summary(
             warehouse,
@@ -84,12 +84,9 @@ def print_summary(lake: "Lake", run: str, console: Console) -> None:
     render_summary(summary_of_run(lake, run), console)
 
 
-def _config(lake: "Lake", run: str) -> dict[str, object]:
-    from grpo_core.store.files import read_json
-
-    path = lake.run_directory(run) / "config.json"
-    if not path.is_file():
+def _directory(lake: "Lake", run: str) -> Path:
+    directory = lake.run_directory(run)
+    if not (directory / "config.json").is_file():
         known = ", ".join(lake.run_names()) or "none yet"
         raise DataContractError(f"there is no run called {run!r}", hint=f"runs: {known}")
-    config: dict[str, object] = read_json(path)
-    return config
+    return directory

@@ -124,6 +124,22 @@ def config_from_dict(values: Mapping[str, Any]) -> RunConfig:
         raise _as_config_error(error.errors()[0]) from error
 
 
+def stored_config(directory: Path) -> RunConfig:
+    """The resolved configuration that lies in a run's directory.
+
+    Raises:
+        ConfigError: Another release wrote it, with settings that this one does not know.
+    """
+    path = directory / "config.json"
+    try:
+        return config_from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except ConfigError as error:
+        raise ConfigError(
+            f"{path}: {error.message}",
+            hint="another release made this run; run it again under this one to renew the file",
+        ) from error
+
+
 def _read_preset(preset: str) -> dict[str, Any]:
     """A preset over the one that it extends, if any."""
     own = _read_toml(_preset_path(preset))

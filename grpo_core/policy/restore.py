@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from grpo_core.config import RunConfig, config_from_dict
+from grpo_core.config import RunConfig, stored_config
 from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.planning.externals import digest_externals
 from grpo_core.policy.origins import Scorer
@@ -33,7 +33,7 @@ def restore_rows(lake: Lake, run: str) -> int:
     if not (directory / "run.json").is_file():
         known = ", ".join(lake.run_names()) or "none yet"
         raise ConfigError(f"run: there is no run called {run!r}", hint=f"runs: {known}")
-    config = config_from_dict(read_json(directory / "config.json"))
+    config = stored_config(directory)
     with lake.in_use(f"restore of run {run!r}"):
         artifacts = [lake.store.generation(*pin) for pin in sorted(latest_pins(lake, [run]))]
         missing: dict[str, set[str]] = {}

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grpo_core.config import RunConfig, config_from_dict
+from grpo_core.config import RunConfig, stored_config
 from grpo_core.config.checks import check_engine, config_warnings
 from grpo_core.errors import GrpoError, RunStoppedError
 from grpo_core.models.context import check_budgets
@@ -98,7 +98,7 @@ class RunSession:
     @classmethod
     def attach(cls, directory: Path) -> "RunSession":
         """The attempt in progress below a run's directory."""
-        config = config_from_dict(read_json(directory / "config.json"))
+        config = stored_config(directory)
         attempt = int(RunRecords(directory).latest["attempt"])
         record = read_json(directory / "attempts" / f"{attempt:04d}.json")
         return cls(directory, config, record["request"], attempt)

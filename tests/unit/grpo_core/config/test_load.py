@@ -1,11 +1,12 @@
 """Configurations: every mistake names its field, nothing unknown passes, every leaf has a place."""
 
+import json
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from grpo_core.config import RunConfig, load_config, preset_names
+from grpo_core.config import RunConfig, load_config, preset_names, stored_config
 from grpo_core.config.fields import declared_kinds, leaves
 from grpo_core.errors import ConfigError
 from grpo_core.types import Kind
@@ -112,3 +113,14 @@ def test_evaluation_takes_the_last_phases_budget() -> None:
     assert load_config("tiny").evaluation_tokens == 64
     longer = load_config("tiny", overrides=["train.phases.2.max_completion_tokens=80"])
     assert longer.evaluation_tokens == 80
+
+
+def test_a_stored_configuration_of_another_release_names_its_file(tmp_path: Path) -> None:
+    values = load_config("tiny").model_dump(mode="json")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    assert stored_config(tmp_path) == load_config("tiny")
+    path.write_text(json.dumps(values | {"curriculum": {"pace": 2}}))
+    with pytest.raises(ConfigError, match=r"config.json: .*curriculum") as refused:
+        stored_config(tmp_path)
+    assert "another release" in refused.value.hint
