@@ -242,7 +242,7 @@ class ExecutionConfig(Section):
     """Where the vllm engine runs: on the trainer's GPU, asleep while it updates, or on the GPUs
     behind it. On a CPU there is no difference."""
     tensor_parallel_size: int = execution(1, ge=1)
-    """GPUs over which the vllm engine splits the model."""
+    """GPUs over which the vllm engine splits the model; processes on a CPU."""
     engine_memory_share: float = execution(0.4, gt=0, lt=1)
     """Share of each of its devices' memory that the vllm engine may take, weights and KV cache
     together; on a CPU the KV cache alone."""

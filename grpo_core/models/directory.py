@@ -1,7 +1,8 @@
 """The directory of a model: where it is, what must lie in it, its safetensors."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,23 +136,46 @@ def check_directory(directory: Path) -> None:
         )
 
 
+class SavedWeights(Mapping[str, "Tensor"]):
+    """The weights of a saved model by name, each read when it is asked for.
+
+    Args:
+        directory: Of the model.
+        device: Where tensors are put.
+
+    Raises:
+        ArtifactError: A file that is not whole safetensors; each access may raise it as well.
+    """
+
+    def __init__(self, directory: Path, device: str = "cpu") -> None:
+        self._device = device
+        self._files: dict[str, Path] = {}
+        for file in weight_files(directory):
+            with _opened(file) as tensors:
+                self._files |= dict.fromkeys(tensors.keys(), file)
+
+    def __getitem__(self, name: str) -> "Tensor":
+        with _opened(self._files[name], self._device) as tensors:
+            found: Tensor = tensors.get_tensor(name)
+            return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
 def iterate_weights(directory: Path) -> "Iterator[tuple[str, Tensor]]":
     """Yield (name, tensor) of a saved model, one at a time; the form that `Sampler.sync` takes.
 
     Raises:
         ArtifactError: A file that is not whole safetensors.
     """
-    from safetensors import SafetensorError, safe_open
-
     for file in weight_files(directory):
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
-                    yield name, tensors.get_tensor(name)
-        except SafetensorError as error:
-            raise ArtifactError(
-                f"{file}: damaged safetensors: {error}", "fetch or save the model again"
-            ) from error
+        with _opened(file) as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                yield name, tensors.get_tensor(name)
 
 
 def weight_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
@@ -160,16 +184,20 @@ def weight_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         ArtifactError: A file that is not whole safetensors.
     """
-    from safetensors import SafetensorError, safe_open
-
     shapes: dict[str, tuple[int, ...]] = {}
     for file in weight_files(directory):
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
-                    shapes[name] = tuple(tensors.get_slice(name).get_shape())
-        except SafetensorError as error:
-            raise ArtifactError(
-                f"{file}: damaged safetensors: {error}", "fetch or save the model again"
-            ) from error
+        with _opened(file) as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                shapes[name] = tuple(tensors.get_slice(name).get_shape())
     return shapes
+
+
+@contextmanager
+def _opened(file: Path, device: str = "cpu") -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt", device=device) as tensors:
+            yield tensors
+    except SafetensorError as error:
+        raise ArtifactError(f"{file}: damaged safetensors: {error}", _BROKEN) from error

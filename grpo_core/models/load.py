@@ -3,6 +3,7 @@
 transformers takes seconds to import, so it is imported inside the functions.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 UNLIMITED_TOKENS = 2**31 - 1
 """Context of a model whose config names none (ALiBi, recurrent models)."""
 
+_NO_MEMORY = re.compile(r"allocate memory|(not enough|out of) memory")
+"""How torch's allocator on CPUs, mmap and drivers of GPUs say so in a plain RuntimeError."""
 _REMOTE_HINT = (
     "set model.trust_remote_code = true in the config file if you trust the code that comes with "
     "the model, or take a transformers release that knows this architecture"
@@ -76,14 +79,13 @@ def load_policy(
         raise ArtifactError(
             f"model {directory}: damaged safetensors: {error}", "fetch or save the model again"
         ) from error
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise ConfigError(
-            f"model {directory}: not enough memory on {device} for its weights in {dtype}: {error}",
-            "take model.dtype = bfloat16, a smaller model, or a larger device",
-        ) from error
+    except MemoryError as error:
+        raise _too_large(directory, dtype, device, error) from error
     except ValueError as error:
         raise ConfigError(f"model {directory}: {error}", _REMOTE_HINT) from error
     except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error)):
+            raise _too_large(directory, dtype, device, error) from error
         raise ArtifactError(
             f"model {directory}: the weights do not fit {CONFIG}: {error}",
             "weights and config.json come from different models; save both with save_pretrained",
@@ -186,6 +188,16 @@ def check_vocabulary(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBa
             f"the tokenizer has {len(tokenizer)} tokens but the model embeds only {rows}",
             "tokenizer and weights come from different models",
         )
+
+
+def _too_large(
+    directory: Path, dtype: str, device: "torch.device | str", error: Exception
+) -> ConfigError:
+    finer = "model.dtype = bfloat16, " if dtype == "float32" else ""
+    return ConfigError(
+        f"model {directory}: not enough memory on {device} for its weights in {dtype}: {error}",
+        f"take {finer}a smaller model, or a larger device",
+    )
 
 
 def _check_report(directory: Path, report: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
-"""The sync proof: does an engine hold the trainer's weights?
+"""The sync proof's first half: does an engine do what the trainer's weights do?
 
 An engine that runs apart from the trainer can keep old weights, take them over in part or pack them
 wrongly, and go on sampling without any error. So it samples a few probes, and the trainer scores
-the very same tokens: only weights that are equal give log-probs that are.
+the very same tokens: only weights that are equal, up to rounding, give log-probs that are. The
+other half compares their bits; see `checksum`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,10 @@ Score = Callable[[Sequence[tuple[Sequence[int], Sequence[int]]], Sequence[float]
 
 PROBE_TEMPERATURES = (1.0, 0.7)
 """At T = 1 alone, log-probs that ignore the temperature would pass."""
+PROOF_HINT = (
+    "nothing was sampled with these weights; use execution.engine = hf, or another attention or "
+    "dtype, if it comes again"
+)
 _PROMPT_TOKENS = (3, 12)
 _COMPLETION_TOKENS = 8
 _SAMPLES = 4
@@ -41,8 +46,8 @@ class Tolerance:
 
 TOLERANCES = {"float32": Tolerance(1e-4, 1e-3), "bfloat16": Tolerance(1.2e-1, 1.0)}
 """By dtype. vLLM and transformers agree to 1e-6 (tiny model) and 1e-5 (30 layers) in fp32. bf16
-rounds after each layer: 0.05 on average and 0.2 at most over 30 layers. So there only weights that
-are wrong, not weights that are one small step old, can be told apart."""
+rounds after each layer: 0.05 on average and 0.2 at most over 30 layers. So only weights
+that are wrong can be told apart, not weights that are small steps old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,6 @@ def prove(
             f"{tolerance.mean:g}) and {proof.most_difference:.2g} at most (allowed "
             f"{tolerance.most:g}); at temperature {pairs[worst][0].temperature:g}, token {token}: "
             f"engine {sampled[worst][token]:.4f}, trainer {scored[worst][token]:.4f}",
-            "nothing was sampled with these weights; use execution.engine = hf, or another "
-            "attention or dtype, if it comes again",
+            PROOF_HINT,
         )
     return proof

@@ -19,7 +19,15 @@ from torch import Tensor
 from grpo_core.errors import EngineGoneError, NonFiniteError, SamplerError
 from grpo_core.models.directory import CONFIG, WEIGHTS, weight_shapes
 from grpo_core.sampling.batches import check_requests
-from grpo_core.sampling.proof import Score, SyncProof, Tolerance, probe_requests, prove
+from grpo_core.sampling.checksum import differing
+from grpo_core.sampling.proof import (
+    PROOF_HINT,
+    Score,
+    SyncProof,
+    Tolerance,
+    probe_requests,
+    prove,
+)
 from grpo_core.sampling.vllm_engine import VllmEngine
 from grpo_core.types import FinishReason, SampledCompletion, SamplingRequest
 
@@ -109,7 +117,7 @@ class VllmSampler:
         Raises:
             SamplerError: Names or shapes do not fit, or the proof fails.
         """
-        pairs = _without_ties(weights)
+        pairs, _ = _without_ties(weights)
         _check_names(pairs, self._shapes)
         if self._engine.settings.is_on_gpu:
             self._is_synced = True
@@ -171,7 +179,9 @@ class VllmSampler:
         probes = probe_requests(trainer.vocabulary_size, self._context_tokens)
 
         def proof() -> SyncProof:
-            return prove(self._draw, trainer.score, probes, trainer.tolerance)
+            proven = prove(self._draw, trainer.score, probes, trainer.tolerance)
+            self._compare_bits()
+            return proven
 
         try:
             return self._lasting(proof, self._restore)
@@ -181,6 +191,21 @@ class VllmSampler:
             _LOG.warning("the engine did not take the weights over, starting anew: %s", error)
             self._restore()
             return self._lasting(proof, self._restore)
+
+    def _compare_bits(self) -> None:
+        """Refuse an engine whose weights are not the trainer's bit for bit.
+
+        Log-probs of probes cannot see weights that are a few small steps old.
+        """
+        weights, ties = _without_ties(self._trainer.weights())
+        engine = self._engine
+        wrong = set(differing(engine.held_weights(), weights, ties)) - engine.transformed
+        if wrong:
+            raise SamplerError(
+                f"the engine does not hold the trainer's weights: {len(wrong)} of its tensors have "
+                f"other bits ({', '.join(sorted(wrong)[:3])}), although log-probs agree",
+                PROOF_HINT,
+            )
 
     def _lasting(self, work: Callable[[], Result], restore: Callable[[], None]) -> Result:
         """Do `work`; whenever the engine dies over it, `restore` and do it again."""
@@ -203,7 +228,8 @@ class VllmSampler:
         """A new engine with the weights that the one before had."""
         self._engine.restart(self._engine.directory)
         if self._is_synced:
-            self._engine.receive(_without_ties(self._trainer.weights()).items())
+            weights, _ = _without_ties(self._trainer.weights())
+            self._engine.receive(weights.items())
 
     def _save(self, pairs: Mapping[str, Tensor]) -> None:
         """Write the weights beside the config of the engine's model."""
@@ -236,16 +262,24 @@ def _completion(output: Any, name: str) -> SampledCompletion:
     return SampledCompletion(tuple(output.token_ids), logprobs, FinishReason(output.finish_reason))
 
 
-def _without_ties(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    """Name → tensor, each storage once under its first name: a tied head is the embedding."""
+def _without_ties(
+    weights: Iterable[tuple[str, Tensor]],
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Name → tensor, each storage once under its first name, and further names → first name.
+
+    A tied head is the embedding.
+    """
     found: dict[str, Tensor] = {}
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    ties: dict[str, str] = {}
+    first: dict[tuple[int, tuple[int, ...]], str] = {}
     for name, tensor in weights:
         place = (tensor.data_ptr(), tuple(tensor.shape))
-        if place not in seen:
-            seen.add(place)
+        if place in first:
+            ties[name] = first[place]
+        else:
+            first[place] = name
             found[name] = tensor
-    return found
+    return found, ties
 
 
 def _check_names(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:

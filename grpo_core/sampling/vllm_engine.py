@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_core.errors import ConfigError, EngineGoneError, SamplerError
+from grpo_core.models.directory import SavedWeights
+from grpo_core.sampling.checksum import HeldWeights, differing
 from grpo_core.sampling.vllm_start import (
     EngineSettings,
     arguments,
@@ -45,6 +47,7 @@ class VllmEngine:
         architecture: Digest of the model's config.json.
         is_asleep: Its GPU memory is given away.
         is_reloaded: Its weights came into the running engine from a file.
+        transformed: Parameters whose bits are not those of the model's files, right after a start.
 
     Raises:
         SamplerError: vLLM is not installed, or the engine does not start; the message holds the
@@ -58,6 +61,7 @@ class VllmEngine:
         self.architecture = architecture_digest(directory)
         self.is_asleep = False
         self.is_reloaded = False
+        self.transformed: frozenset[str] = frozenset()
         self._scratch = tempfile.TemporaryDirectory(prefix="grpo-vllm-")
         self._transfer: WeightTransfer | None = None
         self._llm: Any = None
@@ -91,6 +95,7 @@ class VllmEngine:
         self._start_bytes = log.stat().st_size if log.is_file() else 0
         self.directory = directory
         self.is_asleep = self.is_reloaded = False
+        self.transformed = self._transformed()
 
     def generate(
         self, prompts: Sequence[Sequence[int]], parameters: Sequence[dict[str, Any]]
@@ -136,6 +141,13 @@ class VllmEngine:
             self.wake()
             self._llm.reset_prefix_cache()
 
+    def held_weights(self) -> list[HeldWeights]:
+        """Checksums of the weights that it holds, of every rank."""
+        self.wake()
+        with self._guarded():
+            ranks = self._llm.collective_rpc("held_weights")
+        return [HeldWeights._make(one) for rank in ranks for one in rank]
+
     def sleep(self) -> None:
         """Give the GPU memory to the trainer: weights go to the host, the KV cache is dropped."""
         settings = self.settings
@@ -164,6 +176,21 @@ class VllmEngine:
     @property
     def _log(self) -> Path:
         return Path(self._scratch.name) / "engine.log"
+
+    def _transformed(self) -> frozenset[str]:
+        """Parameters that the engine does not hold as the files of its directory have them."""
+        device = "cuda" if self.settings.is_on_gpu else "cpu"
+        files = SavedWeights(self.directory, device)
+        names = differing(self.held_weights(), files)
+        if names:
+            _LOG.warning(
+                "vLLM holds %d tensors of %s in a form of its own (%s): after a sync their bits "
+                "cannot be compared, only log-probs prove them",
+                len(names),
+                self.directory,
+                ", ".join(names[:3]),
+            )
+        return frozenset(names)
 
     def _stop(self) -> None:
         if self._llm is not None:

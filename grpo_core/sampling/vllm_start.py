@@ -65,13 +65,13 @@ def arguments(directory: Path, settings: EngineSettings) -> dict[str, Any]:
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",
         "generation_config": "vllm",  # no penalty or EOS id but those of the request
+        "tensor_parallel_size": settings.tensor_parallel_size,
         "worker_extension_cls": _EXTENSION,
         "use_tqdm_on_load": False,
         "seed": 0,
     }
     if settings.is_on_gpu:
         return common | {
-            "tensor_parallel_size": settings.tensor_parallel_size,
             "gpu_memory_utilization": settings.memory_share,
             "enable_sleep_mode": settings.placement == "colocate",
             "weight_transfer_config": {

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grpo_core.config import RunConfig
+from grpo_core.policy.memory import check_memory, count_parameters
 from grpo_core.store.locks import hold
 from grpo_core.types import Kind, StageName
 
@@ -33,6 +34,19 @@ def check_device(config: RunConfig, stages: Collection[StageName]) -> None:
         from grpo_core.policy.runtime import pick_device  # torch takes seconds to import
 
         pick_device(config)
+
+
+def check_device_memory(config: RunConfig, stages: Collection[StageName], directory: Path) -> None:
+    """Refuse a policy that cannot fit the GPU, before prefilter has sampled for it.
+
+    Raises:
+        ConfigError: Says what needs how much of what there is.
+    """
+    if config.execution.device == "cuda" and _STAGES_ON_DEVICE.intersection(stages):
+        import torch
+
+        device = torch.cuda.get_device_properties(torch.cuda.current_device())
+        check_memory(config, count_parameters(directory), stages, device.total_memory)
 
 
 @contextmanager

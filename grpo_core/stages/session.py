@@ -18,7 +18,7 @@ from grpo_core.paths import resolve_path
 from grpo_core.planning.externals import digest_externals, model_directory
 from grpo_core.planning.graph import ForkPoint, Graph, build_graph
 from grpo_core.stages.attempt_log import attempt_log, logging_to
-from grpo_core.stages.devices import check_device
+from grpo_core.stages.devices import check_device, check_device_memory
 from grpo_core.stages.faults import machine_fault, machine_faults_named
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import forget_stop
@@ -64,8 +64,8 @@ class RunSession:
 
         Raises:
             RunBusyError: Another process works under this name.
-            ConfigError: The name is not a run name, its engine or device is not there, or a budget
-                exceeds the model's context.
+            ConfigError: The name is not a run name, its engine or device is not there, a budget
+                exceeds the model's context, or the model does not fit the device.
             DiskFullError: What the attempt writes of itself has no room.
         """
         lake = Lake(root)
@@ -87,7 +87,9 @@ class RunSession:
                 write_json(directory / "config.json", config.model_dump(mode="json"))
                 check_engine(config)
                 check_device(config, stages)
-                check_budgets(config, model_directory(config.model.path))
+                policy = model_directory(config.model.path)
+                check_budgets(config, policy)
+                check_device_memory(config, stages, policy)
                 graph = build_graph(config, digest_externals(config, lake.digests), fork)
                 labels = {node.label for node in graph.nodes}
                 attempt = RunRecords(directory).begin(request, labels)

@@ -232,13 +232,15 @@ class PhaseTrainer:
         return epoch, [row for row in rows if assignment[row.group] == update]
 
     def _update(self, members: Sequence[TrainRow], facts: StepFacts) -> UpdateResult:
-        return self.updater.step(
+        update = self.updater.step(
             [row for row in members if row.is_live],
             step=facts.step,
             beta=facts.beta,
             sampled_rollouts=len(members),
             generated_tokens=sum(len(row.completion_token_ids) for row in members),
         )
+        self.updater.drop_gradients()  # sampler and reference may need their memory
+        return update
 
     def _validate(self, step: int) -> float | None:
         every = self.config.train.validate_every_steps

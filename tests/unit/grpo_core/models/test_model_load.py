@@ -1,5 +1,8 @@
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -16,6 +19,21 @@ from grpo_core.models.load import (
     load_tokenizer,
     pad_token_id,
 )
+
+_LOAD_WITHIN = """
+import resource, sys
+from grpo_core.errors import ConfigError
+from grpo_core.models.load import load_policy
+
+warm, large, spare = sys.argv[1:]
+load_policy(warm, dtype="float32", attention="sdpa", device="cpu")  # imports all that it needs
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + int(spare),) * 2)
+try:
+    load_policy(large, dtype="float32", attention="sdpa", device="cpu")
+except ConfigError as error:
+    print(error)
+"""
 
 
 def load(path, **changes):
@@ -196,13 +214,35 @@ def test_weights_are_yielded_once_each(saved):
     assert all(torch.equal(found[name], want[name]) for name in want)
 
 
-def test_not_enough_memory_is_said_with_the_dtype(saved, monkeypatch):
+@pytest.mark.parametrize(
+    ("dtype", "hint"), [("float32", "take model.dtype = bfloat16, a s"), ("bfloat16", "take a s")]
+)
+def test_not_enough_memory_is_said_with_the_dtype(saved, monkeypatch, dtype, hint):
     def exhausted(*_args, **_kwargs):
         raise torch.OutOfMemoryError("tried to allocate 13 GiB")
 
     monkeypatch.setattr(torch.nn.Module, "to", exhausted)
-    with pytest.raises(ConfigError, match=r"not enough memory on cpu .*float32[\s\S]*bfloat16"):
-        load(saved)
+    with pytest.raises(ConfigError, match=rf"not enough memory on cpu .*{dtype}") as caught:
+        load(saved, dtype=dtype)
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space")
+@pytest.mark.parametrize("spare_megabytes", [40, 180])
+def test_memory_that_runs_out_while_weights_load_is_no_fault_of_the_files(
+    saved, tmp_path, spare_megabytes
+):
+    """The kernel refuses 160 MB at one place or another: the map of the file, or the tensors."""
+    build("llama", vocab_size=80_000, hidden_size=256, head_dim=64).save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOAD_WITHIN, str(saved), str(tmp_path), str(spare_megabytes << 20)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+    assert "not enough memory on cpu for its weights in float32" in done.stdout, done.stderr
 
 
 def test_a_broken_tokenizer_file_is_a_config_error(broken):

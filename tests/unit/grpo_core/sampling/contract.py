@@ -210,8 +210,9 @@ class SamplerContract:
             error = np.sqrt(want * (1 - want) / count) + 1 / count
             assert (np.abs(drawn - want) < 4.5 * error).all()
 
-    def test_a_prompt_at_the_context_limit_is_served(self, model, sampler):
-        asked = request(CONTEXT - 8, seeds=range(3), budget=8)
+    @pytest.mark.parametrize("budget", [8, 1])
+    def test_a_prompt_at_the_context_limit_is_served(self, model, sampler, budget):
+        asked = request(CONTEXT - budget, seeds=range(3), budget=budget)
         (rows,) = sampler.sample([asked])
         pairs = [(asked.prompt_token_ids, row.token_ids) for row in rows]
         want = score(model, pairs, [1.0] * 3, rows_per_batch=3)
@@ -238,6 +239,11 @@ class SamplerContract:
     def test_nothing_asked_gives_nothing(self, sampler):
         assert sampler.sample([]) == []
         assert sampler.sample([request(4, seeds=())]) == [[]]
+
+    def test_a_sampler_that_has_slept_draws_the_same_rows(self, sampler, requests, sampled):
+        sampler.sleep()
+        for rows, again in zip(sampled, sampler.sample(requests), strict=True):
+            assert_rows_match(rows, again)
 
     def test_nan_weights_are_an_error_that_names_the_request(self):
         model = random_policy()
