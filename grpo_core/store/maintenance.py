@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_core.errors import ArtifactError
+from grpo_core.errors import ArtifactError, FileUnreadableError, GrpoError
 from grpo_core.store.artifacts import check_files, read_artifact
 from grpo_core.store.catalog import DamagedEntry
 from grpo_core.store.exchange import latest_pins, row_keys
@@ -67,7 +67,7 @@ def verify(lake: Lake) -> Verified:
     for path in paths:
         try:
             check_files(read_artifact(path), FileDigests(None))
-        except ArtifactError as error:
+        except (ArtifactError, FileUnreadableError) as error:
             damaged.append(_damaged(lake, path, path.parent.parent.name, path.parent.name, error))
     for stage, key, content in sorted(latest_pins(lake, lake.run_names())):
         path = lake.store.key_directory(stage, key) / content
@@ -81,7 +81,7 @@ def verify(lake: Lake) -> Verified:
         for name in sorted(names):
             try:
                 check_part(directory, name, open_cache(directory).fingerprint.digest)
-            except (ArtifactError, OSError) as error:
+            except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
                 path = directory / f"{name}.parquet"
                 damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
     return Verified(len(paths), num_parts, damaged)
@@ -146,7 +146,7 @@ def _rows_lost(lake: Lake) -> Iterator[DamagedEntry]:
             try:
                 artifact = lake.store.generation(stage, key, content)
                 missing = missing_rows(lake, artifact)
-            except ArtifactError:  # `verify` has named it
+            except (ArtifactError, FileUnreadableError):  # `verify` has named it
                 continue
             for fingerprint, keys in missing.items():
                 reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
@@ -171,12 +171,7 @@ def _indexed(directory: Path) -> set[str]:
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
-    if isinstance(error, ArtifactError):
-        reason = error.message
-    elif isinstance(error, FileNotFoundError):
-        reason = f"{path} is missing"
-    else:
-        reason = f"{path} cannot be read now: {error}"
+    reason = error.message if isinstance(error, GrpoError) else f"{path} is missing"
     return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
 
 

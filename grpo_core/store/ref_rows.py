@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from grpo_core.errors import CacheStaleError, DataContractError
+from grpo_core.errors import ArtifactError, CacheStaleError, DataContractError
 from grpo_core.store.canonical import sha256_json
 from grpo_core.store.files import read_json
+from grpo_core.store.reading import reading
 
 CACHE_VERSION = 2
 """Raised when the scoring code gives other numbers, or rows get other keys."""
@@ -179,9 +180,11 @@ def read_fingerprint(directory: Path) -> Fingerprint | None:
     Another release may name, sort and stamp its parts in another way, so nothing that is read there
     proves damage.
     """
+    path = directory / "fingerprint.json"
     try:
-        fingerprint = Fingerprint(**read_json(directory / "fingerprint.json"))
-    except (ValueError, TypeError):
+        with reading(path):
+            fingerprint = Fingerprint(**read_json(path))
+    except (ArtifactError, TypeError):
         return None
     is_own = fingerprint.version == CACHE_VERSION and fingerprint.digest == directory.name
     return fingerprint if is_own else None
@@ -191,14 +194,14 @@ def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
     """Compare `fingerprint.json` with a fingerprint.
 
     Raises:
-        CacheStaleError: They differ, or the file cannot be read.
+        CacheStaleError: They differ, or the file is damaged.
+        FileUnreadableError: The system does not let it be read.
     """
     try:
-        got = read_json(path)
-    except ValueError as error:
-        raise CacheStaleError(
-            f"{path} is not JSON: {error}", hint="remove the directory"
-        ) from error
+        with reading(path):
+            got = read_json(path)
+    except ArtifactError as error:
+        raise CacheStaleError(error.message, hint="remove the directory") from error
     if got != expected:
         changed = sorted(name for name in expected if got.get(name) != expected[name])
         raise CacheStaleError(

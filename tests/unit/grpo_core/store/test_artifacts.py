@@ -1,13 +1,15 @@
 """Artefacts are complete or absent, found by key, and checked before use."""
 
+import errno
 import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fault_walk import failing_open, no_descriptor_left
 
-from grpo_core.errors import ArtifactError, DataContractError
+from grpo_core.errors import ArtifactError, DataContractError, FileUnreadableError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, Draft
 from grpo_core.store.schemas import AUDIT_RESULTS, EVENTS, TIMINGS
 
@@ -92,6 +94,55 @@ def test_damage_is_found_before_use(store: ArtifactStore, damage: str) -> None:
         part.write_bytes(other.read_bytes())
     with pytest.raises(ArtifactError, match=r"part-00000\.parquet"):
         store.current("audit", "a" * 64)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("name", ["CURRENT", "manifest.json", "part-00000.parquet"])
+def test_an_error_that_passes_is_no_damage(store: ArtifactStore, number: int, name: str) -> None:
+    publish(store, ("a", 1))
+    before = files_below(store.root / "artifacts")
+    with (
+        failing_open(name, number),
+        pytest.raises(FileUnreadableError, match=rf"{name} cannot be read now: .*{number}"),
+    ):
+        store.current("audit", "a" * 64)
+    assert files_below(store.root / "artifacts") == before
+    assert store.current("audit", "a" * 64) is not None
+
+
+def test_no_file_descriptor_left_is_no_damage(store: ArtifactStore) -> None:
+    artifact = publish(store, ("a", 1))
+    with no_descriptor_left():
+        with pytest.raises(FileUnreadableError, match="CURRENT cannot be read now"):
+            store.current("audit", "a" * 64)
+        with pytest.raises(FileUnreadableError, match=r"part-00000\.parquet cannot be read now"):
+            artifact.table("audit_results")
+    assert artifact.table("audit_results").num_rows == 1
+
+
+def test_publishing_does_not_discard_what_it_cannot_read(store: ArtifactStore) -> None:
+    artifact = publish(store, ("a", 1))
+    with (
+        failing_open("part-00000.parquet", errno.EIO),
+        pytest.raises(FileUnreadableError, match="Input/output error"),
+    ):
+        store.settle(store.root, artifact.path)
+    assert artifact.path.is_dir()
+    assert not list(store.root.glob(".trash/*"))
+
+
+def files_below(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("damage", ["", "\xff"])
+def test_a_damaged_pointer_is_damage(store: ArtifactStore, damage: str) -> None:
+    artifact = publish(store, ("a", 1))
+    (artifact.path.parent / "CURRENT").write_bytes(damage.encode("latin-1"))
+    with pytest.raises(ArtifactError, match="CURRENT"):
+        store.current("audit", "a" * 64)
+    assert publish(store, ("a", 1)).content == artifact.content
+    assert store.current("audit", "a" * 64) is not None
 
 
 def test_a_damaged_generation_is_replaced_by_publishing_again(store: ArtifactStore) -> None:

@@ -1,5 +1,6 @@
 """Verify finds damage; gc removes what no run uses and nothing else."""
 
+import errno
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fault_walk import failing_open
 
 from grpo_core.errors import ArtifactError, RunBusyError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
@@ -222,13 +224,16 @@ def test_verify_goes_on_after_a_part_that_it_may_not_read(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_cache(lake)
+    publish(lake, 1)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("grpo_core.store.maintenance.check_part", refuse)
-    found = verify(lake)
-    assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True, True]
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.read", refuse)
+    with failing_open("part-00000.parquet", errno.EACCES):
+        found = verify(lake)
+    assert (found.num_artifacts, found.num_parts) == (1, 2)
+    assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True] * 3
 
 
 def test_a_file_changed_in_place_is_no_part_of_a_hashed_catalog(lake: Lake) -> None:

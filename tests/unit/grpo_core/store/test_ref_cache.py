@@ -2,16 +2,15 @@
 
 import errno
 import multiprocessing
-import os
-import resource
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fault_walk import no_descriptor_left
 
-from grpo_core.errors import CacheStaleError, DataContractError
+from grpo_core.errors import CacheStaleError, DataContractError, FileUnreadableError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.ref_merges import list_parts
@@ -121,6 +120,7 @@ def test_a_damaged_part_is_a_miss_and_can_be_filled_again(
         OSError(errno.EMFILE, "Too many open files"),
         PermissionError(errno.EACCES, "Permission denied"),
         OSError(errno.EIO, "Input/output error"),
+        OSError(errno.ESTALE, "Stale file handle"),
         pa.ArrowMemoryError("malloc of size 64 failed"),
     ],
     ids=lambda error: type(error).__name__ + str(getattr(error, "errno", "")),
@@ -129,29 +129,25 @@ def test_an_error_that_passes_damages_no_part(
     cache: RefLogprobCache, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     cache.put_many(rows(3), values(rows(3)))
+    (name,) = list_parts(cache.directory)
 
     def fail(*_: object, **__: object) -> None:
         raise error
 
+    is_system = isinstance(error, OSError)
+    expected = (FileUnreadableError, name) if is_system else (type(error), "malloc")
     with monkeypatch.context() as patch:
         patch.setattr(pq.ParquetFile, "read_row_groups", fail)
-        with pytest.raises(type(error)):
+        with pytest.raises(expected[0], match=expected[1]):
             cache.put_many(rows(5), values(rows(5)))
     assert cache.put_many(rows(5), values(rows(5))) == 2
 
 
 def test_no_file_descriptor_left_damages_no_part(cache: RefLogprobCache) -> None:
     cache.put_many(rows(3), values(rows(3)))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     (name,) = list_parts(cache.directory)
-    taken = os.open("/dev/null", os.O_RDONLY)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
-        with pytest.raises(OSError, match="Too many open files"):
-            read_keys(cache.directory, name, FINGERPRINT.digest)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        os.close(taken)
+    with no_descriptor_left(), pytest.raises(FileUnreadableError, match="Too many open files"):
+        read_keys(cache.directory, name, FINGERPRINT.digest)
     assert read_keys(cache.directory, name, FINGERPRINT.digest) == [row.key for row in rows(3)]
 
 
