@@ -12,6 +12,7 @@ because their mantissas are noise to any other encoding.
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -161,10 +162,15 @@ def write_part(directory: Path, name: str, tables: Iterable[pa.Table], fingerpri
     schema = SCHEMA.with_metadata({"grpo.table": "ref_logprobs", "grpo.fingerprint": fingerprint})
 
     def write(path: Path) -> None:
-        with pq.ParquetWriter(path, schema, **_FORMAT) as writer:
-            for table in tables:
+        with pq.ParquetWriter(path, schema, **_FORMAT) as writer, ThreadPoolExecutor(1) as encoder:
+            encoded: Future[None] | None = None
+            for table in tables:  # the next portion is made while this one is encoded
+                if encoded is not None:
+                    encoded.result()
+                encoded = encoder.submit(writer.write_table, table.cast(schema), ROWS_PER_GROUP)
                 keys.extend(table.column("row_key").to_pylist())
-                writer.write_table(table.cast(schema), row_group_size=ROWS_PER_GROUP)
+            if encoded is not None:
+                encoded.result()
 
     write_atomically(directory / f"{name}.parquet", write)
     index = build_index(keys)

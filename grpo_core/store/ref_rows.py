@@ -107,25 +107,39 @@ def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
 
 
 def _check_portion(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
-    for row, values in zip(rows, logprobs, strict=True):
-        if values.dtype != np.float32:
-            raise _refusal(row, f"dtype {values.dtype}, expected float32")
-        if values.shape != (len(row.completion_token_ids),):
-            raise _refusal(
-                row, f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
-            )
-    flat = np.concatenate([*logprobs, np.empty(0, np.float32)])
+    lengths = [len(row.completion_token_ids) for row in rows]
+    try:
+        flat = np.concatenate(
+            [np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no"
+        )  # refuses another dtype and another number of dimensions
+        has_right_form = lengths == list(map(len, logprobs))
+    except (TypeError, ValueError):
+        has_right_form = False
+    if not has_right_form:
+        raise _bad_form(rows, logprobs)
     if not flat.size:
         return
     if not (flat.max() <= _MAX_LOGPROB and np.isfinite(flat.min())):
         raise _bad_value(rows, logprobs)
-    rounded = _first_rounded(flat, np.array([len(values) for values in logprobs], np.int64))
+    rounded = _first_rounded(flat, np.array(lengths, np.int64))
     if rounded is not None:
         raise _refusal(
             rows[rounded],
             "every value below -0.5 is a bf16 or fp16 number (its low mantissa bits are zero)",
             hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
         )
+
+
+def _bad_form(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
+    """Names the first row whose array has another dtype or shape than its log-probs must have."""
+    for row, values in zip(rows, logprobs, strict=True):
+        if values.dtype != np.float32:
+            return _refusal(row, f"dtype {values.dtype}, expected float32")
+        if values.shape != (len(row.completion_token_ids),):
+            return _refusal(
+                row, f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
+            )
+    raise AssertionError("called for rows of the right form")
 
 
 def _bad_value(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
@@ -144,11 +158,13 @@ def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None
     Rows with too few telling values are judged together.
     """
     telling = flat <= -_TELLING_NATS
-    rounded = telling & ((flat.view(np.uint32) & _HALF_PRECISION_BITS) == 0)
+    has_low_bits = (flat.view(np.uint32) & _HALF_PRECISION_BITS) != 0
     filled = np.flatnonzero(lengths)
     starts = (np.cumsum(lengths) - lengths)[filled]
+    if np.logical_or.reduceat(telling & has_low_bits, starts).all():
+        return None  # the usual case: each row has a value that no half-precision number is
     num_telling = np.add.reduceat(telling, starts, dtype=np.int64)
-    num_rounded = np.add.reduceat(rounded, starts, dtype=np.int64)
+    num_rounded = np.add.reduceat(telling & ~has_low_bits, starts, dtype=np.int64)
     is_suspect = (num_telling >= _FEWEST_TELLING_VALUES) & (num_rounded == num_telling)
     if is_suspect.any():
         return int(filled[is_suspect.argmax()])

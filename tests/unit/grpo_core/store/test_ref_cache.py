@@ -78,6 +78,9 @@ def test_a_foreign_fingerprint_is_refused(cache: RefLogprobCache, tmp_path: Path
     ("bad", "reason"),
     [
         (np.zeros(3, np.float64), "dtype float64"),
+        (np.zeros(3, np.float16), "dtype float16"),
+        (np.zeros((3, 1), np.float32), "shape"),
+        (np.float32(0), "shape"),
         (np.zeros(2, np.float32), "shape"),
         (np.array([0, np.nan, 0], np.float32), "NaN"),
         (np.array([0, 0.5, 0], np.float32), "above 0"),
