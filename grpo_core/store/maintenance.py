@@ -4,7 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grpo_core.errors import ArtifactError, FileUnreadableError, GrpoError
@@ -12,11 +12,12 @@ from grpo_core.store.artifacts import check_files, read_artifact
 from grpo_core.store.catalog import DamagedEntry
 from grpo_core.store.exchange import latest_pins, row_keys
 from grpo_core.store.files import FileDigests
+from grpo_core.store.foreign_caches import find_foreign_caches
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_merges import list_parts, read_replaced
 from grpo_core.store.ref_parts import check_part
-from grpo_core.store.ref_usage import describe_missing, missing_rows, open_cache
+from grpo_core.store.ref_usage import describe_missing, missing_rows, older_cache, open_cache
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
@@ -30,11 +31,13 @@ class Verified:
         num_artifacts: Generations.
         num_parts: Parts of reference caches.
         damaged: What is damaged, torn or missing.
+        older: What is whole and rests on a reference cache of an older version.
     """
 
     num_artifacts: int
     num_parts: int
     damaged: list[DamagedEntry]
+    older: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ def verify(lake: Lake) -> Verified:
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
-    damaged += _rows_lost(lake)
+    older: list[str] = []
+    damaged += _rows_lost(lake, older)
     num_parts = 0
     for directory in lake.ref_caches():
         names = {*list_parts(directory), *_indexed(directory)}
@@ -84,13 +88,18 @@ def verify(lake: Lake) -> Verified:
             except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
                 path = directory / f"{name}.parquet"
                 damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
-    return Verified(len(paths), num_parts, damaged)
+    return Verified(len(paths), num_parts, damaged, older)
 
 
-def find_garbage(lake: Lake) -> list[Garbage]:
+def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
     """What no run pins, and what killed writers left; work in progress is kept.
 
-    A reference cache goes when no run was trained with any of its rows and nothing is in progress.
+    A reference cache goes when no run was trained with any of its rows, nothing is in progress, and
+    no artefact of a run is damaged.
+
+    Args:
+        lake: Where to look.
+        with_foreign: Also reference caches of other releases that can go, see `foreign_caches`.
     """
     pinned = {(key, content) for _, key, content in _pinned(lake)}
     paths = [path for path in lake.generations() if (path.parent.name, path.name) not in pinned]
@@ -101,6 +110,8 @@ def find_garbage(lake: Lake) -> list[Garbage]:
         paths += sorted(directory.glob("damaged-*"))
         paths += [path for name in read_replaced(directory) for path in directory.glob(f"{name}.*")]
     paths += _temporaries(lake)
+    if with_foreign:
+        paths += [lake.root / c.path for c in find_foreign_caches(lake) if not c.kept_for]
     return [Garbage(path.relative_to(lake.root), _size(path)) for path in paths]
 
 
@@ -135,12 +146,15 @@ def _unused_caches(lake: Lake) -> list[Path]:
         for stage, key, content in _pinned(lake)
         if (lake.store.key_directory(stage, key) / content).is_dir()
     ]
-    keys = row_keys(lake, there)
+    try:
+        keys = row_keys(lake, there)
+    except ArtifactError:  # nobody knows which rows a damaged artefact names
+        return []
     return [path for path in lake.ref_caches() if not open_cache(path).take(keys)[0]]
 
 
-def _rows_lost(lake: Lake) -> Iterator[DamagedEntry]:
-    """By run, the artefacts whose reference rows no cache has."""
+def _rows_lost(lake: Lake, older: list[str]) -> Iterator[DamagedEntry]:
+    """By run, the artefacts whose reference rows no cache has; fills `older` on the way."""
     for run in lake.run_names():
         for stage, key, content in sorted(latest_pins(lake, [run])):
             try:
@@ -148,9 +162,12 @@ def _rows_lost(lake: Lake) -> Iterator[DamagedEntry]:
                 missing = missing_rows(lake, artifact)
             except (ArtifactError, FileUnreadableError):  # `verify` has named it
                 continue
+            path = str(artifact.path.relative_to(lake.root))
+            if cache := older_cache(artifact):
+                older.append(f"run {run!r}: {path} is whole; its reference rows are in {cache}")
             for fingerprint, keys in missing.items():
                 reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
-                yield DamagedEntry(stage, key, str(artifact.path.relative_to(lake.root)), reason)
+                yield DamagedEntry(stage, key, path, reason)
 
 
 def _temporaries(lake: Lake) -> list[Path]:

@@ -20,6 +20,9 @@ from grpo_core.store.reading import reading
 CACHE_VERSION = 2
 """Raised when the scoring code gives other numbers, or rows get other keys."""
 
+_KINDS_SINCE: dict[int, dict[str, int]] = {2: {"ref_logp": 2, "train": 2}}
+"""Cache version → kinds of artefacts that rest on a cache → their first version that used it."""
+
 Logprobs = npt.NDArray[np.float32]
 _MAX_LOGPROB = 1e-4
 """Rounding may lift a log-prob of a certain token a little above 0."""
@@ -177,6 +180,20 @@ def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
     return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
 
 
+def rests_on_cache(kind: str) -> bool:
+    """Whether artefacts of a kind name rows of a reference cache."""
+    return kind in _KINDS_SINCE[CACHE_VERSION]
+
+
+def cache_version_of(payload: Mapping[str, Any]) -> int:
+    """Version of the reference cache that an artefact was made with."""
+    kind, version = payload.get("kind", ""), payload.get("version", 0)
+    if not rests_on_cache(kind):
+        return CACHE_VERSION
+    fitting = [cache for cache, since in _KINDS_SINCE.items() if version >= since[kind]]
+    return max(fitting, default=1)
+
+
 def fingerprint_of(payload: Mapping[str, Any]) -> str:
     """Digest of the reference that an artefact was trained with; empty when it had none."""
     fields, inputs = payload.get("fields", {}), payload.get("inputs", {})
@@ -187,6 +204,7 @@ def fingerprint_of(payload: Mapping[str, Any]) -> str:
         tokenizer=inputs["tokenizer"],
         dtype=fields["model.dtype"],
         attention=fields["model.attention"],
+        version=cache_version_of(payload),
     ).digest
 
 
