@@ -69,9 +69,13 @@ def restore_command(
     lake: LakeOption = None,
 ) -> None:
     """Score reference rows again that a run was trained with and the cache has lost."""
-    from grpo_core.policy.restore import restore_rows
+    from grpo_core.stages.restore import restore_rows
 
-    out.print(f"{restore_rows(open_lake(lake), run)} reference rows scored again")
+    def tell(holder: str) -> None:
+        out.print(f"waiting for {holder}", soft_wrap=True, highlight=False)
+
+    count = restore_rows(open_lake(lake), run, on_wait=tell)
+    out.print(f"{count} reference rows scored again")
 
 
 @app.command("gc")
