@@ -97,8 +97,8 @@ class Lake:
 
         Args:
             run: Run name; None takes the whole lake.
-            is_hashed: Compare the sha256 of every file with its manifest, not only its size; a file
-                that did not change since it was last hashed costs one stat.
+            is_hashed: Compare the sha256 of every file with its manifest, and not only of Parquet
+                files that changed since they were hashed; one that did not change is not read.
 
         Raises:
             ConfigError: There is no such run.
@@ -112,7 +112,7 @@ class Lake:
         entries: list[CatalogEntry] = []
         damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
-            self._add_entry(path, wanted, entries, damaged, self.digests if is_hashed else None)
+            self._add_entry(path, wanted, entries, damaged, is_hashed=is_hashed)
         return Catalog(
             entries=tuple(entries),
             damaged=tuple(damaged),
@@ -134,12 +134,13 @@ class Lake:
         wanted: set[tuple[str, str]] | None,
         entries: list[CatalogEntry],
         damaged: list[DamagedEntry],
-        digests: FileDigests | None,
+        *,
+        is_hashed: bool,
     ) -> None:
         stage, key = path.parent.parent.name, path.parent.name
         try:
             artifact = read_artifact(path)
-            check_files(artifact, digests)
+            check_files(artifact, self.digests, is_every_file_hashed=is_hashed)
             entry = _entry(artifact, stage)
         except ArtifactError as error:
             damaged.append(

@@ -38,7 +38,10 @@ def test_a_byte_changed_in_place_fails_the_audit_and_is_named(lake_copy: Path, t
     done = grpo(lake_copy, "audit")
     assert done.exit_code == 1, done.output
     assert "assert_no_damaged_artifacts (block)" in done.output
-    assert f"tables/{table}/part-00000.parquet does not have the sha256" in done.output
+    told = f"tables/{table}/part-00000.parquet does not have the sha256"
+    assert told in done.output
+    query = ["sql", "from damaged", "--format", "csv", "--lake", str(lake_copy)]
+    assert told in CliRunner().invoke(app, query).output
 
 
 def lose_cache(lake: Path) -> None:

@@ -217,20 +217,32 @@ def test_verify_goes_on_after_a_part_that_it_may_not_read(
     assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True] * 3
 
 
-def test_a_file_changed_in_place_is_no_part_of_a_hashed_catalog(lake: Lake) -> None:
+def flip_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_hashed", [True, False])
+def test_a_file_changed_in_place_is_no_part_of_a_catalog(lake: Lake, is_hashed: bool) -> None:
     artifact = publish(lake, 1)
     pin(lake, artifact)
     record = read_json(lake.root / "runs/r/run.json")
     attempt = {"attempt": 1, "nodes": list(record["nodes"].values())}
     write_json(lake.root / "runs/r/attempts/0001.json", attempt)
     assert len(lake.catalog("r", is_hashed=True).entries) == 1
-    part = artifact.files("audit_results")[0]
-    data = bytearray(part.read_bytes())
-    data[len(data) // 2] ^= 1
-    part.write_bytes(data)
-    catalog = lake.catalog("r", is_hashed=True)
-    assert catalog.entries == ()
-    assert "does not have the sha256" in catalog.damaged[0].reason
+    flip_byte(artifact.files("audit_results")[0])
+    for _ in range(2):
+        catalog = lake.catalog("r", is_hashed=is_hashed)
+        assert catalog.entries == ()
+        assert "does not have the sha256" in catalog.damaged[0].reason
+
+
+def test_a_catalog_for_queries_hashes_no_file_that_never_was(lake: Lake) -> None:
+    flip_byte(publish(lake, 1).files("audit_results")[0])
+    assert len(lake.catalog().entries) == 1
+    assert len(lake.catalog(is_hashed=True).damaged) == 1
+    assert len(lake.catalog().damaged) == 1
 
 
 def test_a_hashed_catalog_hashes_no_file_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,3 +254,4 @@ def test_a_hashed_catalog_hashes_no_file_twice(lake: Lake, monkeypatch: pytest.M
 
     monkeypatch.setattr("grpo_core.store.files.sha256_file", refuse)
     assert len(lake.catalog(is_hashed=True).entries) == 1
+    assert len(lake.catalog().entries) == 1
