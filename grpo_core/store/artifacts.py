@@ -187,11 +187,12 @@ class ArtifactStore:
         fsync_directory(final.parent)
         return True
 
-    def discard(self, path: Path) -> None:
-        """Move a directory to the trash; gc empties it."""
+    def discard(self, path: Path) -> Path:
+        """Move a directory to the trash, which gc empties; returns where it is."""
         trash = self.root / ".trash" / f"{path.name}-{uuid.uuid4().hex[:8]}"
         trash.parent.mkdir(parents=True, exist_ok=True)
         os.rename(path, trash)
+        return trash
 
     def _stage(self, staging: Path, draft: Draft) -> dict[str, Any]:
         tables: dict[str, Any] = {}

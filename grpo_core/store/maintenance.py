@@ -3,15 +3,15 @@
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grpo_core.errors import ArtifactError, FileUnreadableError, GrpoError
-from grpo_core.store.artifacts import check_files, read_artifact
+from grpo_core.store.artifacts import CURRENT, check_files, read_artifact, read_current
 from grpo_core.store.catalog import DamagedEntry
 from grpo_core.store.exchange import latest_pins, row_keys
-from grpo_core.store.files import FileDigests
+from grpo_core.store.files import FileDigests, write_text
 from grpo_core.store.foreign_caches import find_foreign_caches
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
@@ -116,16 +116,35 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
 
 
 def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
-    """Remove what `find_garbage` found, and key directories that became empty."""
+    """Remove what `find_garbage` found; killed at any point, the rest is whole.
+
+    A directory leaves its place in one rename before its files go.
+    """
     for item in garbage:
         path = lake.root / item.path
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=False)
-        else:
+        if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
-        parent = path.parent
-        if parent.parent.parent.name == "artifacts" and not any(_generations(parent)):
-            shutil.rmtree(parent)
+            continue
+        if item.path.parts[0] == "artifacts":
+            path = _retire(lake, path)
+        elif item.path.parts[0] != ".trash":
+            path = lake.store.discard(path)
+        shutil.rmtree(path)
+
+
+def _retire(lake: Lake, generation: Path) -> Path:
+    """Move a generation to the trash, its key with the last one; CURRENT names one that stays."""
+    directory = generation.parent
+    others = sorted(
+        (path for path in directory.iterdir() if path.is_dir() and path != generation),
+        key=lambda path: path.stat().st_mtime,
+    )
+    if not others:
+        return lake.store.discard(directory)
+    with suppress(ArtifactError):  # a damaged CURRENT is found and made again by whoever needs it
+        if read_current(directory) == generation.name:
+            write_text(directory / CURRENT, others[-1].name + "\n")
+    return lake.store.discard(generation)
 
 
 def compact(lake: Lake) -> list[tuple[str, int, int]]:
@@ -190,10 +209,6 @@ def _indexed(directory: Path) -> set[str]:
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
     reason = error.message if isinstance(error, GrpoError) else f"{path} is missing"
     return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
-
-
-def _generations(key_directory: Path) -> Iterator[Path]:
-    return (path for path in key_directory.iterdir() if path.is_dir())
 
 
 def _size(path: Path) -> int:

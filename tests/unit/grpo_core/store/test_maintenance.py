@@ -76,6 +76,21 @@ def test_gc_keeps_what_a_run_pins(lake: Lake) -> None:
     assert kept.path.exists()
 
 
+def test_gc_leaves_in_force_what_it_keeps(lake: Lake) -> None:
+    kept, newest = publish(lake, 1), publish(lake, 2)
+    pin(lake, kept)
+    remove_garbage(lake, find_garbage(lake))
+    assert not newest.path.exists()
+    current = lake.store.current("audit", "a" * 64)
+    assert current is not None
+    assert current.path == kept.path
+    (lake.root / "runs/r/run.json").unlink()
+    remove_garbage(lake, find_garbage(lake))
+    assert not kept.path.parent.exists()
+    assert lake.store.current("audit", "a" * 64) is None
+    assert find_garbage(lake) == []
+
+
 def test_gc_refuses_while_a_run_is_at_work(lake: Lake) -> None:
     with (
         lake.in_use("run 'r'"),
@@ -175,6 +190,13 @@ def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_
         lake.store.current("audit", "a" * 64)
     part.unlink()
     (tmp_path / "part.parquet").rename(part)
+    tables = artifact.path / "tables"
+    tables.rename(tmp_path / "tables")
+    tables.symlink_to(tmp_path / "tables")
+    with pytest.raises(ArtifactError, match="behind a symbolic link"):
+        lake.store.current("audit", "a" * 64)
+    tables.unlink()
+    (tmp_path / "tables").rename(tables)
     artifact.path.rename(tmp_path / "moved")
     artifact.path.symlink_to(tmp_path / "moved")
     with pytest.raises(ArtifactError, match="symbolic link"):
