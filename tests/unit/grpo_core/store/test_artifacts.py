@@ -11,7 +11,10 @@ from fault_walk import failing_open, no_descriptor_left
 
 from grpo_core.errors import ArtifactError, DataContractError, FileUnreadableError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, Draft
+from grpo_core.store.files import sha256_file, write_json
+from grpo_core.store.lake import Lake
 from grpo_core.store.schemas import AUDIT_RESULTS, EVENTS, TIMINGS
+from grpo_core.store.warehouse import Warehouse
 
 
 def results(*rows: tuple[str, int]) -> pa.Table:
@@ -229,6 +232,26 @@ def test_columns_that_a_later_schema_added_are_null_in_older_artefacts(
     rewritten(part, pq.read_table(part).drop_columns(["reason"]))
     with pytest.raises(ArtifactError, match="before events had the column reason"):
         artifact.table("events")
+
+
+def test_artefacts_of_two_schema_versions_are_queried_side_by_side(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    rows = [{"phase": 1, "step": 2, "event_index": 0, "kind": "k", "before": 0.5, "reason": "r"}]
+    events = pa.Table.from_pylist(rows, schema=EVENTS.schema)
+    for key in ("a" * 64, "b" * 64):
+        lake.store.publish(Draft("train", "train", key, {}, tables={"events": events}))
+    old = lake.store.generation("train", "a" * 64, lake.catalog().entries[0].content)
+    part = old.files("events")[0]
+    rewritten(part, pq.read_table(part).drop_columns(["before"]), schema_version="0")
+    manifest = dict(old.manifest)
+    facts = {"bytes": part.stat().st_size, "sha256": sha256_file(part)}
+    write_json(
+        old.path / "manifest.json",
+        manifest | {"files": {"tables/events/part-00000.parquet": facts}},
+    )
+    with Warehouse(lake.catalog(is_hashed=True)) as warehouse:
+        found = warehouse.query("select artifact_key, before from events order by all").dicts()
+    assert [(row["artifact_key"][0], row["before"]) for row in found] == [("a", None), ("b", 0.5)]
 
 
 def test_a_part_of_a_newer_release_is_refused(store: ArtifactStore) -> None:

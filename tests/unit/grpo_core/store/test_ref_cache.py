@@ -1,7 +1,9 @@
 """The reference cache: exact keys, no duplicates, no foreign fingerprint, no damaged row."""
 
+import dataclasses
 import errno
 import multiprocessing
+import time
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,42 @@ def test_a_foreign_fingerprint_is_refused(cache: RefLogprobCache, tmp_path: Path
     write_json(path, read_json(path) | {"weights": "x" * 64})
     with pytest.raises(CacheStaleError, match="weights differ"):
         RefLogprobCache(tmp_path, FINGERPRINT)
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Fingerprint)])
+def test_every_field_of_the_fingerprint_names_another_cache(tmp_path: Path, field: str) -> None:
+    RefLogprobCache(tmp_path, FINGERPRINT).put_many(rows(3), values(rows(3)))
+    changed = 99 if field == "version" else "changed"
+    other = RefLogprobCache(tmp_path, dataclasses.replace(FINGERPRINT, **{field: changed}))
+    assert other.get_many(rows(3)) == [None] * 3
+
+
+def test_an_append_changes_no_part_that_is_there(cache: RefLogprobCache) -> None:
+    cache.put_many(rows(3), values(rows(3)))
+    files = list(cache.directory.glob("part-*"))
+    before = {path: (path.read_bytes(), path.stat().st_ino) for path in files}
+    cache.put_many(rows(9), values(rows(9)))
+    assert {path: (path.read_bytes(), path.stat().st_ino) for path in files} == before
+    assert len(list(cache.directory.glob("part-*"))) == 2 * len(files)
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_jumps_loses_no_row_and_keeps_no_replaced_part(
+    cache: RefLogprobCache, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    for start in range(2):
+        cache.put_many(rows(1, start=start), values(rows(1, start=start)))
+    cache.compact()
+    replaced = set(cache.directory.glob("part-*.parquet"))
+    later = time.time() + hours * 3600
+    monkeypatch.setattr("grpo_core.store.ref_merges.time.time", lambda: later)
+    for start in range(2, 4):
+        cache.put_many(rows(1, start=start), values(rows(1, start=start)))
+    cache.compact()
+    assert len(replaced & set(cache.directory.glob("part-*.parquet"))) == 1
+    fresh = RefLogprobCache(cache.directory.parent, FINGERPRINT)
+    assert all(found is not None for found in fresh.get_many(rows(4)))
+    assert fresh.num_rows == 4
 
 
 @pytest.mark.parametrize(
