@@ -7,6 +7,7 @@ GrpoError                         what failed, where, expected, got; last line "
 ├── StageInputError(LookupError)      a stage whose inputs do not exist yet
 ├── ArtifactError(RuntimeError)       an artefact that is missing, damaged or foreign
 ├── CacheStaleError(ArtifactError)    a cache made by another model, tokenizer or dtype
+├── FileUnreadableError(RuntimeError) a file that cannot be read now, damaged or not
 ├── RunBusyError(RuntimeError)        a run name or key that somebody else holds
 ├── SamplerError(RuntimeError)        a sampler that cannot serve a request
 ├── EngineGoneError(SamplerError)     its engine died: tried again
@@ -69,6 +70,10 @@ class ArtifactError(GrpoError, RuntimeError):
 
 class CacheStaleError(ArtifactError):
     """A cache whose fingerprint is not that of the model asking for it."""
+
+
+class FileUnreadableError(GrpoError, RuntimeError):
+    """The system did not let a file be read, which says nothing about its bytes."""
 
 
 class RunBusyError(GrpoError, RuntimeError):

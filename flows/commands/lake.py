@@ -47,6 +47,8 @@ def verify_command(lake: LakeOption = None) -> None:
     opened = open_lake(lake)
     _name_foreign_caches(opened)
     found = verify(opened)
+    for line in found.older:
+        out.print(line, soft_wrap=True, highlight=False)
     for entry in found.damaged:
         out.print(f"[red]damaged[/] {entry.path}: {entry.reason}", soft_wrap=True)
     out.print(
@@ -67,9 +69,13 @@ def restore_command(
     lake: LakeOption = None,
 ) -> None:
     """Score reference rows again that a run was trained with and the cache has lost."""
-    from grpo_core.policy.restore import restore_rows
+    from grpo_core.stages.restore import restore_rows
 
-    out.print(f"{restore_rows(open_lake(lake), run)} reference rows scored again")
+    def tell(holder: str) -> None:
+        out.print(f"waiting for {holder}", soft_wrap=True, highlight=False)
+
+    count = restore_rows(open_lake(lake), run, on_wait=tell)
+    out.print(f"{count} reference rows scored again")
 
 
 @app.command("gc")
@@ -78,14 +84,26 @@ def gc_command(
     remove: Annotated[
         bool, typer.Option("--remove", help="Really remove; without it only say what would go.")
     ] = False,
+    foreign: Annotated[
+        bool,
+        typer.Option("--foreign", help="Also caches of older releases that no run points to."),
+    ] = False,
 ) -> None:
     """Find what no run uses: old generations, unused reference caches, leftovers, trash."""
+    from grpo_core.store.foreign_caches import find_foreign_caches
     from grpo_core.store.maintenance import find_garbage, no_run_active, remove_garbage
 
     opened = open_lake(lake)
-    _name_foreign_caches(opened)
     with no_run_active(opened):
-        garbage = find_garbage(opened)
+        for cache in find_foreign_caches(opened):
+            kept = f"kept for {cache.kept_for}" if cache.kept_for else "used by no run: --foreign"
+            out.print(
+                f"another release's cache: {cache.num_bytes / 1e6:.1f} MB  {cache.path}  "
+                f"({cache.reference}; last written {cache.last_written}; {kept})",
+                soft_wrap=True,
+                highlight=False,
+            )
+        garbage = find_garbage(opened, with_foreign=foreign)
         for item in garbage:
             out.print(f"{item.num_bytes / 1e6:10.1f} MB  {item.path}", soft_wrap=True)
         total = sum(item.num_bytes for item in garbage) / 1e6

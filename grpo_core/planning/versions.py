@@ -19,6 +19,6 @@ KIND_VERSIONS: MappingProxyType[Kind, int] = MappingProxyType(
         Kind.TRAIN: 4,
         Kind.EVAL_SAMPLES: 1,
         Kind.EVAL_VERDICTS: 2,
-        Kind.AUDIT: 1,
+        Kind.AUDIT: 2,
     }
 )

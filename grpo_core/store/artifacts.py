@@ -13,7 +13,7 @@ never changed after its rename; force adds a generation.
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -37,6 +37,7 @@ from grpo_core.store.files import (
 )
 from grpo_core.store.models import model_digest
 from grpo_core.store.parquet import read_parts, split_parts, write_part
+from grpo_core.store.reading import RECOMPUTED, reading, size_of
 from grpo_core.store.schemas import SCHEMA_VERSION, TABLES
 
 MANIFEST = "manifest.json"
@@ -127,17 +128,17 @@ class ArtifactStore:
 
         Raises:
             ArtifactError: There is one, but it is damaged.
+            FileUnreadableError: The system does not let it be read.
         """
-        pointer = self.key_directory(stage, key) / CURRENT
-        if not pointer.is_file():
-            return None
-        return self.generation(stage, key, pointer.read_text(encoding="utf-8").strip())
+        name = read_current(self.key_directory(stage, key))
+        return self.generation(stage, key, name) if name else None
 
     def generation(self, stage: str, key: str, content: str) -> Artifact:
         """The generation with this content digest, checked.
 
         Raises:
             ArtifactError: It is missing or damaged.
+            FileUnreadableError: The system does not let it be read.
         """
         path = self.key_directory(stage, key) / content[:CONTENT_CHARACTERS]
         artifact = read_artifact(path)
@@ -186,11 +187,12 @@ class ArtifactStore:
         fsync_directory(final.parent)
         return True
 
-    def discard(self, path: Path) -> None:
-        """Move a directory to the trash; gc empties it."""
+    def discard(self, path: Path) -> Path:
+        """Move a directory to the trash, which gc empties; returns where it is."""
         trash = self.root / ".trash" / f"{path.name}-{uuid.uuid4().hex[:8]}"
         trash.parent.mkdir(parents=True, exist_ok=True)
         os.rename(path, trash)
+        return trash
 
     def _stage(self, staging: Path, draft: Draft) -> dict[str, Any]:
         tables: dict[str, Any] = {}
@@ -259,45 +261,82 @@ def _directory_digest(directory: Path) -> str:
     return sha256_json({str(path.relative_to(directory)): sha256_file(path) for path in files})
 
 
+def read_current(key_directory: Path) -> str:
+    """Name of the generation of a key that is in force; empty when there is none.
+
+    Raises:
+        ArtifactError: CURRENT is damaged.
+        FileUnreadableError: The system does not let it be read.
+    """
+    pointer = key_directory / CURRENT
+    try:
+        with reading(pointer):
+            name = pointer.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+    if not name:
+        raise ArtifactError(f"{pointer} is empty", hint=RECOMPUTED)
+    return name
+
+
 def read_artifact(path: Path) -> Artifact:
     """Read a generation's manifest; its presence means that the generation is complete.
 
     Raises:
         ArtifactError: No manifest, or one that is not JSON.
+        FileUnreadableError: The system does not let it be read.
     """
     if path.is_symlink():
         raise ArtifactError(
             f"{path} is a symbolic link, expected a directory",
             hint="run the stage again: an artefact out of the lake is not used",
         )
+    hint = "run the stage again: an incomplete artefact is recomputed"
     try:
-        return Artifact(path, read_json(path / MANIFEST))
-    except (OSError, ValueError) as error:
-        raise ArtifactError(
-            f"{path} has no readable {MANIFEST}: {error}",
-            hint="run the stage again: an incomplete artefact is recomputed",
-        ) from error
+        with reading(path / MANIFEST, hint=hint):
+            return Artifact(path, read_json(path / MANIFEST))
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path} has no {MANIFEST}", hint=hint) from error
 
 
-def check_files(artifact: Artifact, digests: FileDigests | None) -> None:
-    """Compare every file with the manifest: present, size and, given `digests`, sha256.
+def check_files(
+    artifact: Artifact, digests: FileDigests, *, is_every_file_hashed: bool = True
+) -> None:
+    """Compare every file with the manifest: present, size and sha256.
+
+    Args:
+        artifact: Whose files.
+        digests: Remembered digests; a file that did not change since it was hashed is not read.
+        is_every_file_hashed: False hashes only Parquet files that changed since they were hashed,
+            and leaves those alone that never were.
 
     Raises:
         ArtifactError: Names the first file that is missing, torn or changed.
+        FileUnreadableError: The system does not let one be read.
     """
+    root = artifact.path.resolve()
     for name, expected in artifact.manifest["files"].items():
         path = artifact.path / name
-        hint = "run the stage again: a damaged artefact is recomputed"
-        if path.is_symlink() or not path.resolve().is_relative_to(artifact.path.resolve()):
-            raise ArtifactError(f"{path} is a symbolic link, expected a file", hint=hint)
-        if not path.is_file():
-            raise ArtifactError(f"{path} is missing", hint=hint)
-        if path.stat().st_size != expected["bytes"]:
+        size = size_of(path)
+        if not path.resolve().is_relative_to(root):
+            raise ArtifactError(f"{path} is behind a symbolic link", hint=RECOMPUTED)
+        if size != expected["bytes"]:
             raise ArtifactError(
-                f"{path} has {path.stat().st_size} bytes, expected {expected['bytes']}", hint=hint
+                f"{path} has {size} bytes, expected {expected['bytes']}", hint=RECOMPUTED
             )
-        if digests is not None and digests.digest(path) != expected["sha256"]:
-            raise ArtifactError(f"{path} does not have the sha256 of its manifest", hint=hint)
+        if not is_every_file_hashed and path.suffix != ".parquet":
+            continue
+        look_up = digests.digest if is_every_file_hashed else digests.digest_if_known
+        if _sha256(path, look_up) not in (None, expected["sha256"]):
+            raise ArtifactError(f"{path} does not have the sha256 of its manifest", hint=RECOMPUTED)
+
+
+def _sha256(path: Path, look_up: Callable[[Path], str | None]) -> str | None:
+    try:
+        with reading(path):
+            return look_up(path)
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path} is missing", hint=RECOMPUTED) from error
 
 
 def library_versions() -> dict[str, str]:

@@ -224,7 +224,7 @@ def _unpack(source: Path, scratch: Path) -> None:
     try:
         with tarfile.open(source, "r:") as archive:
             archive.extractall(scratch, filter="data")
-    except (tarfile.TarError, OSError) as error:
+    except (tarfile.TarError, FileNotFoundError) as error:
         raise ArtifactError(
             f"{source} cannot be read as an export: {error}", hint="copy the file again"
         ) from error

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _CHUNK_BYTES = 1 << 22
 _GLOB_TRIES = 20
@@ -107,11 +107,23 @@ class FileDigests:
         if self.directory is None:
             return sha256_file(path)
         memory, identity = _locate(self.directory, path)
-        remembered = _recall(memory, identity)
-        if remembered is None:
-            remembered = sha256_file(path)
-            self.record(path, remembered)
-        return remembered
+        remembered = _recall(memory)
+        return self._again(path) if remembered.identity != identity else remembered.sha256
+
+    def digest_if_known(self, path: Path) -> str | None:
+        """Like `digest`, but None for a file that was never hashed."""
+        if self.directory is None:
+            return None
+        memory, identity = _locate(self.directory, path)
+        remembered = _recall(memory)
+        if remembered.identity is None:
+            return None
+        return self._again(path) if remembered.identity != identity else remembered.sha256
+
+    def _again(self, path: Path) -> str:
+        sha256 = sha256_file(path)
+        self.record(path, sha256)
+        return sha256
 
     def record(self, path: Path, sha256: str) -> None:
         """Remember a digest that is known; a read-only lake hashes again next time."""
@@ -129,12 +141,17 @@ def _locate(directory: Path, path: Path) -> tuple[Path, list[Any]]:
     return directory / f"{name}.json", identity
 
 
-def _recall(memory: Path, identity: list[Any]) -> str | None:
-    """The remembered digest, or None when there is none, it is torn, or the file changed."""
+class _Remembered(NamedTuple):
+    """A file's identity when it was hashed, None when there is no record, and its sha256."""
+
+    identity: list[Any] | None
+    sha256: str
+
+
+def _recall(memory: Path) -> _Remembered:
+    """What is remembered of a file; a torn record is none."""
     try:
-        remembered = read_json(memory)
-    except (OSError, ValueError):
-        return None
-    if not isinstance(remembered, dict) or remembered.get("identity") != identity:
-        return None
-    return str(remembered["sha256"])
+        record = read_json(memory)
+        return _Remembered(list(record["identity"]), str(record["sha256"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Remembered(None, "")

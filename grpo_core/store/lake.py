@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from grpo_core.errors import ArtifactError, ConfigError
-from grpo_core.store.artifacts import Artifact, ArtifactStore, check_files, read_artifact
+from grpo_core.store.artifacts import (
+    Artifact,
+    ArtifactStore,
+    check_files,
+    read_artifact,
+    read_current,
+)
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
 from grpo_core.store.files import FileDigests, glob_stable, read_json
 from grpo_core.store.locks import share
@@ -91,11 +97,12 @@ class Lake:
 
         Args:
             run: Run name; None takes the whole lake.
-            is_hashed: Compare the sha256 of every file with its manifest, not only its size; a file
-                that did not change since it was last hashed costs one stat.
+            is_hashed: Compare the sha256 of every file with its manifest, and not only of Parquet
+                files that changed since they were hashed; one that did not change is not read.
 
         Raises:
             ConfigError: There is no such run.
+            FileUnreadableError: The system does not let a file be read.
         """
         if run is not None and not (self.run_directory(run) / "run.json").is_file():
             known = ", ".join(self.run_names()) or "none yet"
@@ -105,7 +112,7 @@ class Lake:
         entries: list[CatalogEntry] = []
         damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
-            self._add_entry(path, wanted, entries, damaged, self.digests if is_hashed else None)
+            self._add_entry(path, wanted, entries, damaged, is_hashed=is_hashed)
         return Catalog(
             entries=tuple(entries),
             damaged=tuple(damaged),
@@ -127,19 +134,21 @@ class Lake:
         wanted: set[tuple[str, str]] | None,
         entries: list[CatalogEntry],
         damaged: list[DamagedEntry],
-        digests: FileDigests | None,
+        *,
+        is_hashed: bool,
     ) -> None:
         stage, key = path.parent.parent.name, path.parent.name
         try:
             artifact = read_artifact(path)
-            check_files(artifact, digests)
+            check_files(artifact, self.digests, is_every_file_hashed=is_hashed)
+            entry = _entry(artifact, stage)
         except ArtifactError as error:
             damaged.append(
                 DamagedEntry(stage, key, str(path.relative_to(self.root)), error.message)
             )
             return
         if wanted is None or (artifact.key, artifact.content) in wanted:
-            entries.append(_entry(artifact, stage))
+            entries.append(entry)
 
     def _rows(self, run: str) -> list[RunArtifact]:
         directory = self.run_directory(run)
@@ -190,14 +199,12 @@ def is_run_name(run: str) -> bool:
 
 
 def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
-    pointer = artifact.path.parent / "CURRENT"
-    current = pointer.read_text(encoding="utf-8").strip() if pointer.is_file() else ""
     return CatalogEntry(
         kind=str(artifact.manifest["kind"]),
         stage=stage,
         key=artifact.key,
         content=artifact.content,
-        is_current=current == artifact.path.name,
+        is_current=read_current(artifact.path.parent) == artifact.path.name,
         tables={name: tuple(artifact.files(name)) for name in artifact.manifest["tables"]},
         ref_fingerprint=fingerprint_of(artifact.manifest["payload"]),
     )

@@ -3,20 +3,21 @@
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo_core.errors import ArtifactError
-from grpo_core.store.artifacts import check_files, read_artifact
+from grpo_core.errors import ArtifactError, FileUnreadableError, GrpoError
+from grpo_core.store.artifacts import CURRENT, check_files, read_artifact, read_current
 from grpo_core.store.catalog import DamagedEntry
 from grpo_core.store.exchange import latest_pins, row_keys
-from grpo_core.store.files import FileDigests
+from grpo_core.store.files import FileDigests, write_text
+from grpo_core.store.foreign_caches import find_foreign_caches
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_merges import list_parts, read_replaced
 from grpo_core.store.ref_parts import check_part
-from grpo_core.store.ref_usage import describe_missing, missing_rows, open_cache
+from grpo_core.store.ref_usage import describe_missing, missing_rows, older_cache, open_cache
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
@@ -30,11 +31,13 @@ class Verified:
         num_artifacts: Generations.
         num_parts: Parts of reference caches.
         damaged: What is damaged, torn or missing.
+        older: What is whole and rests on a reference cache of an older version.
     """
 
     num_artifacts: int
     num_parts: int
     damaged: list[DamagedEntry]
+    older: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,14 @@ def verify(lake: Lake) -> Verified:
     for path in paths:
         try:
             check_files(read_artifact(path), FileDigests(None))
-        except ArtifactError as error:
+        except (ArtifactError, FileUnreadableError) as error:
             damaged.append(_damaged(lake, path, path.parent.parent.name, path.parent.name, error))
     for stage, key, content in sorted(latest_pins(lake, lake.run_names())):
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
-    damaged += _rows_lost(lake)
+    older: list[str] = []
+    damaged += _rows_lost(lake, older)
     num_parts = 0
     for directory in lake.ref_caches():
         names = {*list_parts(directory), *_indexed(directory)}
@@ -81,16 +85,21 @@ def verify(lake: Lake) -> Verified:
         for name in sorted(names):
             try:
                 check_part(directory, name, open_cache(directory).fingerprint.digest)
-            except (ArtifactError, OSError) as error:
+            except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
                 path = directory / f"{name}.parquet"
                 damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
-    return Verified(len(paths), num_parts, damaged)
+    return Verified(len(paths), num_parts, damaged, older)
 
 
-def find_garbage(lake: Lake) -> list[Garbage]:
+def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
     """What no run pins, and what killed writers left; work in progress is kept.
 
-    A reference cache goes when no run was trained with any of its rows and nothing is in progress.
+    A reference cache goes when no run was trained with any of its rows, nothing is in progress, and
+    no artefact of a run is damaged.
+
+    Args:
+        lake: Where to look.
+        with_foreign: Also reference caches of other releases that can go, see `foreign_caches`.
     """
     pinned = {(key, content) for _, key, content in _pinned(lake)}
     paths = [path for path in lake.generations() if (path.parent.name, path.name) not in pinned]
@@ -101,20 +110,41 @@ def find_garbage(lake: Lake) -> list[Garbage]:
         paths += sorted(directory.glob("damaged-*"))
         paths += [path for name in read_replaced(directory) for path in directory.glob(f"{name}.*")]
     paths += _temporaries(lake)
+    if with_foreign:
+        paths += [lake.root / c.path for c in find_foreign_caches(lake) if not c.kept_for]
     return [Garbage(path.relative_to(lake.root), _size(path)) for path in paths]
 
 
 def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
-    """Remove what `find_garbage` found, and key directories that became empty."""
+    """Remove what `find_garbage` found; killed at any point, the rest is whole.
+
+    A directory leaves its place in one rename before its files go.
+    """
     for item in garbage:
         path = lake.root / item.path
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=False)
-        else:
+        if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
-        parent = path.parent
-        if parent.parent.parent.name == "artifacts" and not any(_generations(parent)):
-            shutil.rmtree(parent)
+            continue
+        if item.path.parts[0] == "artifacts":
+            path = _retire(lake, path)
+        elif item.path.parts[0] != ".trash":
+            path = lake.store.discard(path)
+        shutil.rmtree(path)
+
+
+def _retire(lake: Lake, generation: Path) -> Path:
+    """Move a generation to the trash, its key with the last one; CURRENT names one that stays."""
+    directory = generation.parent
+    others = sorted(
+        (path for path in directory.iterdir() if path.is_dir() and path != generation),
+        key=lambda path: path.stat().st_mtime,
+    )
+    if not others:
+        return lake.store.discard(directory)
+    with suppress(ArtifactError):  # a damaged CURRENT is found and made again by whoever needs it
+        if read_current(directory) == generation.name:
+            write_text(directory / CURRENT, others[-1].name + "\n")
+    return lake.store.discard(generation)
 
 
 def compact(lake: Lake) -> list[tuple[str, int, int]]:
@@ -135,22 +165,28 @@ def _unused_caches(lake: Lake) -> list[Path]:
         for stage, key, content in _pinned(lake)
         if (lake.store.key_directory(stage, key) / content).is_dir()
     ]
-    keys = row_keys(lake, there)
+    try:
+        keys = row_keys(lake, there)
+    except ArtifactError:  # nobody knows which rows a damaged artefact names
+        return []
     return [path for path in lake.ref_caches() if not open_cache(path).take(keys)[0]]
 
 
-def _rows_lost(lake: Lake) -> Iterator[DamagedEntry]:
-    """By run, the artefacts whose reference rows no cache has."""
+def _rows_lost(lake: Lake, older: list[str]) -> Iterator[DamagedEntry]:
+    """By run, the artefacts whose reference rows no cache has; fills `older` on the way."""
     for run in lake.run_names():
         for stage, key, content in sorted(latest_pins(lake, [run])):
             try:
                 artifact = lake.store.generation(stage, key, content)
                 missing = missing_rows(lake, artifact)
-            except ArtifactError:  # `verify` has named it
+            except (ArtifactError, FileUnreadableError):  # `verify` has named it
                 continue
+            path = str(artifact.path.relative_to(lake.root))
+            if cache := older_cache(artifact):
+                older.append(f"run {run!r}: {path} is whole; its reference rows are in {cache}")
             for fingerprint, keys in missing.items():
                 reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
-                yield DamagedEntry(stage, key, str(artifact.path.relative_to(lake.root)), reason)
+                yield DamagedEntry(stage, key, path, reason)
 
 
 def _temporaries(lake: Lake) -> list[Path]:
@@ -171,17 +207,8 @@ def _indexed(directory: Path) -> set[str]:
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
-    if isinstance(error, ArtifactError):
-        reason = error.message
-    elif isinstance(error, FileNotFoundError):
-        reason = f"{path} is missing"
-    else:
-        reason = f"{path} cannot be read now: {error}"
+    reason = error.message if isinstance(error, GrpoError) else f"{path} is missing"
     return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
-
-
-def _generations(key_directory: Path) -> Iterator[Path]:
-    return (path for path in key_directory.iterdir() if path.is_dir())
 
 
 def _size(path: Path) -> int:

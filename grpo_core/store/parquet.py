@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import write_atomically
+from grpo_core.store.reading import RECOMPUTED, reading
 from grpo_core.store.schemas import SCHEMA_VERSION, TableSpec
 
 ROWS_PER_PART = 250_000
@@ -67,7 +68,8 @@ def read_parts(
         columns: Columns to read; None reads all.
 
     Raises:
-        ArtifactError: A part cannot be read, or is not the part that it should be.
+        ArtifactError: A part is missing or damaged, or not the part that it should be.
+        FileUnreadableError: The system does not let one be read.
     """
     tables = [
         _read_part(path, spec, key=key, part=part, columns=columns)
@@ -84,16 +86,13 @@ def _read_part(
     path: Path, spec: TableSpec, *, key: str | None, part: int, columns: Sequence[str] | None
 ) -> pa.Table:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check_footer(path, file.metadata.metadata or {}, spec, key=key, part=part)
             wanted = list(columns) if columns is not None else spec.schema.names
             there = [name for name in wanted if name in file.schema_arrow.names]
             return _with_later_columns(path, file.read(columns=there), wanted, spec)
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(
-            f"{path} cannot be read as {spec.name}: {error}",
-            hint="run the stage again: a damaged artefact is recomputed",
-        ) from error
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path} is missing", hint=RECOMPUTED) from error
 
 
 def _with_later_columns(
@@ -130,5 +129,5 @@ def _check_footer(
         if got != value:
             raise ArtifactError(
                 f"{path} says {name} = {got!r}, expected {value!r}: it is another file's copy",
-                hint="run the stage again: a damaged artefact is recomputed",
+                hint=RECOMPUTED,
             )

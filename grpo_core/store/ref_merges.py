@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from grpo_core.store.files import read_json, write_json
+from grpo_core.store.reading import reading
 
 REPLACED_SECONDS = 600
 """How long a replaced part stays for queries that have listed it."""
@@ -26,8 +28,7 @@ def list_parts(directory: Path) -> list[str]:
 
 def read_replaced(directory: Path) -> dict[str, float]:
     """Parts that a merge replaced → when."""
-    path = directory / _REPLACED
-    return dict(read_json(path)) if path.is_file() else {}
+    return dict(_read_note(directory / _REPLACED) or {})
 
 
 @contextmanager
@@ -43,12 +44,21 @@ def merge(directory: Path, names: Sequence[str]) -> Iterator[None]:
 def finish_merge(directory: Path) -> None:
     """Complete or forget a merge whose process died."""
     merging = directory / _MERGING
-    if not merging.is_file():
+    note = _read_note(merging)
+    if note is None:
         return
-    note = read_json(merging)
     if _present(directory) - set(note["before"]):  # the merged part was renamed into place
         _retire(directory, note["parts"])
     merging.unlink()
+
+
+def _read_note(path: Path) -> Any:
+    """What a note of this module says; None when there is none."""
+    try:
+        with reading(path, hint="remove the cache directory; it is computed again"):
+            return read_json(path)
+    except FileNotFoundError:
+        return None
 
 
 def _present(directory: Path) -> set[str]:

@@ -12,6 +12,7 @@ because their mantissas are noise to any other encoding.
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import write_atomically
+from grpo_core.store.reading import reading, size_of
 from grpo_core.store.ref_rows import Logprobs
 
 ROWS_PER_GROUP = 256
@@ -52,6 +54,8 @@ _FORMAT: dict[str, Any] = {
     "write_page_checksum": True,
 }
 _READ = ["row_key", "logprobs", "scored_by"]
+
+_MAGIC = b"PAR1"
 
 Index = npt.NDArray[np.uint64]
 Keys = npt.NDArray[np.uint64]
@@ -158,10 +162,15 @@ def write_part(directory: Path, name: str, tables: Iterable[pa.Table], fingerpri
     schema = SCHEMA.with_metadata({"grpo.table": "ref_logprobs", "grpo.fingerprint": fingerprint})
 
     def write(path: Path) -> None:
-        with pq.ParquetWriter(path, schema, **_FORMAT) as writer:
-            for table in tables:
+        with pq.ParquetWriter(path, schema, **_FORMAT) as writer, ThreadPoolExecutor(1) as encoder:
+            encoded: Future[None] | None = None
+            for table in tables:  # the next portion is made while this one is encoded
+                if encoded is not None:
+                    encoded.result()
+                encoded = encoder.submit(writer.write_table, table.cast(schema), ROWS_PER_GROUP)
                 keys.extend(table.column("row_key").to_pylist())
-                writer.write_table(table.cast(schema), row_group_size=ROWS_PER_GROUP)
+            if encoded is not None:
+                encoded.result()
 
     write_atomically(directory / f"{name}.parquet", write)
     index = build_index(keys)
@@ -193,7 +202,8 @@ def read_keys(directory: Path, name: str, fingerprint: str) -> list[str]:
     """Keys of a part's rows, in order.
 
     Raises:
-        ArtifactError: The part cannot be read or belongs to another cache.
+        ArtifactError: The part is damaged or belongs to another cache.
+        FileUnreadableError: The system does not let it be read.
         FileNotFoundError: It is gone: compaction replaced it.
     """
     with _open_part(directory / f"{name}.parquet", fingerprint) as file:
@@ -224,7 +234,8 @@ def read_rows(
         positions: Their row numbers, as long as `keys`.
 
     Raises:
-        ArtifactError: The part cannot be read, belongs to another cache, or holds other rows.
+        ArtifactError: The part is damaged, belongs to another cache, or holds other rows.
+        FileUnreadableError: The system does not let it be read.
         FileNotFoundError: It is gone: compaction replaced it.
     """
     path = directory / f"{name}.parquet"
@@ -273,6 +284,7 @@ def check_part(directory: Path, name: str, fingerprint: str) -> None:
 
     Raises:
         ArtifactError: It is damaged; says how.
+        FileUnreadableError: The system does not let it be read.
         FileNotFoundError: It is missing.
     """
     path = directory / f"{name}.parquet"
@@ -294,25 +306,26 @@ def check_part(directory: Path, name: str, fingerprint: str) -> None:
 
 
 def ends_as_parquet(path: Path) -> bool:
-    """Whether a regular file ends with Parquet's magic number, which a torn one does not."""
+    """Whether a regular file ends with Parquet's magic number, which a torn one does not.
+
+    Raises:
+        FileUnreadableError: The system does not let it be read.
+    """
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return False
-        with path.open("rb") as stream:
-            stream.seek(-4, os.SEEK_END)
-            return stream.read() == b"PAR1"
-    except OSError:
+        with reading(path):
+            if size_of(path) < len(_MAGIC):
+                return False
+            with path.open("rb") as stream:
+                stream.seek(-len(_MAGIC), os.SEEK_END)
+                return stream.read() == _MAGIC
+    except (ArtifactError, FileNotFoundError):
         return False
 
 
 @contextmanager
 def _open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
-    """A part that is open, its footer checked; proof of damage becomes an ArtifactError.
-
-    Too few file descriptors, too little memory, no permission and a failing device prove nothing
-    about the bytes: such errors pass, and the part stays in use.
-    """
-    try:
+    """A part that is open, its footer checked; proof of damage becomes an ArtifactError."""
+    with reading(path, hint="its rows are computed again"):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise ArtifactError(f"{path} is not a regular file")
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -320,16 +333,3 @@ def _open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
             if footer.get(b"grpo.fingerprint", b"").decode() != fingerprint:
                 raise ArtifactError(f"{path} belongs to another cache: it was copied or swapped")
             yield file
-    except (pa.ArrowException, OSError) as error:
-        if not _proves_damage(error):
-            raise
-        raise ArtifactError(
-            f"{path} cannot be read: {error}", hint="its rows are computed again"
-        ) from error
-
-
-def _proves_damage(error: Exception) -> bool:
-    """Whether the bytes are at fault: Arrow gives errors of the system an errno, its own none."""
-    if isinstance(error, pa.ArrowMemoryError | pa.ArrowCancelled | pa.ArrowCapacityError):
-        return False
-    return not isinstance(error, OSError) or error.errno is None

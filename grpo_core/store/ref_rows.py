@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from grpo_core.errors import CacheStaleError, DataContractError
+from grpo_core.errors import ArtifactError, CacheStaleError, DataContractError
 from grpo_core.store.canonical import sha256_json
 from grpo_core.store.files import read_json
+from grpo_core.store.reading import reading
 
 CACHE_VERSION = 2
 """Raised when the scoring code gives other numbers, or rows get other keys."""
+
+_KINDS_SINCE: dict[int, dict[str, int]] = {2: {"ref_logp": 2, "train": 2}}
+"""Cache version → kinds of artefacts that rest on a cache → their first version that used it."""
 
 Logprobs = npt.NDArray[np.float32]
 _MAX_LOGPROB = 1e-4
@@ -106,25 +110,39 @@ def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
 
 
 def _check_portion(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
-    for row, values in zip(rows, logprobs, strict=True):
-        if values.dtype != np.float32:
-            raise _refusal(row, f"dtype {values.dtype}, expected float32")
-        if values.shape != (len(row.completion_token_ids),):
-            raise _refusal(
-                row, f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
-            )
-    flat = np.concatenate([*logprobs, np.empty(0, np.float32)])
+    lengths = [len(row.completion_token_ids) for row in rows]
+    try:
+        flat = np.concatenate(
+            [np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no"
+        )  # refuses another dtype and another number of dimensions
+        has_right_form = lengths == list(map(len, logprobs))
+    except (TypeError, ValueError):
+        has_right_form = False
+    if not has_right_form:
+        raise _bad_form(rows, logprobs)
     if not flat.size:
         return
     if not (flat.max() <= _MAX_LOGPROB and np.isfinite(flat.min())):
         raise _bad_value(rows, logprobs)
-    rounded = _first_rounded(flat, np.array([len(values) for values in logprobs], np.int64))
+    rounded = _first_rounded(flat, np.array(lengths, np.int64))
     if rounded is not None:
         raise _refusal(
             rows[rounded],
             "every value below -0.5 is a bf16 or fp16 number (its low mantissa bits are zero)",
             hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
         )
+
+
+def _bad_form(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
+    """Names the first row whose array has another dtype or shape than its log-probs must have."""
+    for row, values in zip(rows, logprobs, strict=True):
+        if values.dtype != np.float32:
+            return _refusal(row, f"dtype {values.dtype}, expected float32")
+        if values.shape != (len(row.completion_token_ids),):
+            return _refusal(
+                row, f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
+            )
+    raise AssertionError("called for rows of the right form")
 
 
 def _bad_value(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
@@ -143,11 +161,13 @@ def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None
     Rows with too few telling values are judged together.
     """
     telling = flat <= -_TELLING_NATS
-    rounded = telling & ((flat.view(np.uint32) & _HALF_PRECISION_BITS) == 0)
+    has_low_bits = (flat.view(np.uint32) & _HALF_PRECISION_BITS) != 0
     filled = np.flatnonzero(lengths)
     starts = (np.cumsum(lengths) - lengths)[filled]
+    if np.logical_or.reduceat(telling & has_low_bits, starts).all():
+        return None  # the usual case: each row has a value that no half-precision number is
     num_telling = np.add.reduceat(telling, starts, dtype=np.int64)
-    num_rounded = np.add.reduceat(rounded, starts, dtype=np.int64)
+    num_rounded = np.add.reduceat(telling & ~has_low_bits, starts, dtype=np.int64)
     is_suspect = (num_telling >= _FEWEST_TELLING_VALUES) & (num_rounded == num_telling)
     if is_suspect.any():
         return int(filled[is_suspect.argmax()])
@@ -160,6 +180,20 @@ def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
     return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
 
 
+def rests_on_cache(kind: str) -> bool:
+    """Whether artefacts of a kind name rows of a reference cache."""
+    return kind in _KINDS_SINCE[CACHE_VERSION]
+
+
+def cache_version_of(payload: Mapping[str, Any]) -> int:
+    """Version of the reference cache that an artefact was made with."""
+    kind, version = payload.get("kind", ""), payload.get("version", 0)
+    if not rests_on_cache(kind):
+        return CACHE_VERSION
+    fitting = [cache for cache, since in _KINDS_SINCE.items() if version >= since[kind]]
+    return max(fitting, default=1)
+
+
 def fingerprint_of(payload: Mapping[str, Any]) -> str:
     """Digest of the reference that an artefact was trained with; empty when it had none."""
     fields, inputs = payload.get("fields", {}), payload.get("inputs", {})
@@ -170,6 +204,7 @@ def fingerprint_of(payload: Mapping[str, Any]) -> str:
         tokenizer=inputs["tokenizer"],
         dtype=fields["model.dtype"],
         attention=fields["model.attention"],
+        version=cache_version_of(payload),
     ).digest
 
 
@@ -179,9 +214,11 @@ def read_fingerprint(directory: Path) -> Fingerprint | None:
     Another release may name, sort and stamp its parts in another way, so nothing that is read there
     proves damage.
     """
+    path = directory / "fingerprint.json"
     try:
-        fingerprint = Fingerprint(**read_json(directory / "fingerprint.json"))
-    except (ValueError, TypeError):
+        with reading(path):
+            fingerprint = Fingerprint(**read_json(path))
+    except (ArtifactError, TypeError):
         return None
     is_own = fingerprint.version == CACHE_VERSION and fingerprint.digest == directory.name
     return fingerprint if is_own else None
@@ -191,14 +228,14 @@ def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
     """Compare `fingerprint.json` with a fingerprint.
 
     Raises:
-        CacheStaleError: They differ, or the file cannot be read.
+        CacheStaleError: They differ, or the file is damaged.
+        FileUnreadableError: The system does not let it be read.
     """
     try:
-        got = read_json(path)
-    except ValueError as error:
-        raise CacheStaleError(
-            f"{path} is not JSON: {error}", hint="remove the directory"
-        ) from error
+        with reading(path):
+            got = read_json(path)
+    except ArtifactError as error:
+        raise CacheStaleError(error.message, hint="remove the directory") from error
     if got != expected:
         changed = sorted(name for name in expected if got.get(name) != expected[name])
         raise CacheStaleError(

@@ -13,7 +13,12 @@ from grpo_core.store.artifacts import Artifact
 from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.ref_cache import RefLogprobCache
-from grpo_core.store.ref_rows import Fingerprint, fingerprint_of
+from grpo_core.store.ref_rows import (
+    CACHE_VERSION,
+    Fingerprint,
+    cache_version_of,
+    fingerprint_of,
+)
 
 Rows = dict[str, list[str]]
 """Digest of a fingerprint → keys of rows; an empty digest stands for any cache."""
@@ -43,11 +48,23 @@ def used_rows(artifact: Artifact) -> Rows:
     return rows
 
 
+def older_cache(artifact: Artifact) -> str:
+    """Which cache of an older version an artefact rests on, for a message; empty when none."""
+    payload, tables = artifact.manifest["payload"], artifact.manifest["tables"]
+    version, name = cache_version_of(payload), fingerprint_of(payload)
+    has_rows = any(tables[t]["rows"] for t in ("ref_receipts", "rollouts") if t in tables)
+    if version == CACHE_VERSION or not name or not has_rows:
+        return ""
+    return f"ref_logprobs/{name}, cache version {version} (this release reads {CACHE_VERSION})"
+
+
 def missing_rows(lake: Lake, artifact: Artifact) -> Rows:
     """Rows that an artefact rests on and no cache has, by the indices of the caches alone.
 
-    Rows in a cache of another release are not judged.
+    Rows of a cache of another release are not judged.
     """
+    if older_cache(artifact):
+        return {}
     own = {path.name: path for path in lake.ref_caches()}
     foreign = {path.name for path in lake.foreign_caches()}
     missing: Rows = {}

@@ -1,10 +1,10 @@
 -- name: assert_no_damaged_artifacts
 -- kind: audit
--- severity: warn
+-- severity: block
 -- grain: one artefact that is left out of every view
 -- depends_on: damaged
--- why: a figure over what is left may look whole; damaged artefacts are recomputed by the next
---     run
+-- why: no other audit sees the rows of a damaged artefact, so their passing says nothing; the next
+--     run makes it again
 -- columns:
 --     stage: stage
 --     key: key of the artefact

@@ -56,6 +56,10 @@ class LakeFixture:
         for tables in self.nodes.values():
             yield from tables.get(table, [])
 
+    def content(self, label: str) -> str:
+        """Content digest of the artefact of a node."""
+        return digest(self.run, label, "content")
+
     def key(self, label: str) -> str:
         return digest(self.run, label)
 
@@ -67,7 +71,7 @@ class LakeFixture:
         entries, used = [], []
         for label, tables in self.nodes.items():
             kind = label.split("/")[0]
-            key, content = self.key(label), digest(self.run, label, "content")
+            key, content = self.key(label), self.content(label)
             files = {}
             for name, rows in tables.items():
                 if like is not None and rows == like.nodes[label][name]:

@@ -477,4 +477,5 @@ def event_twice(lake: LakeFixture) -> None:
 @breaks("assert_no_damaged_artifacts")
 def artifact_damaged(lake: LakeFixture) -> None:
     key = lake.key("samples")
-    lake.damaged.append(DamagedEntry("prefilter", key, "artifacts/prefilter/x", "part is missing"))
+    path = f"artifacts/prefilter/{key}/{lake.content('samples')[:12]}"
+    lake.damaged.append(DamagedEntry("prefilter", key, path, "part is missing"))

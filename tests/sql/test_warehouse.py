@@ -17,7 +17,7 @@ from lake_fixture import LakeFixture, make_lake, write_parts
 
 from grpo_core.audits import audit_run, restrict_to_run
 from grpo_core.errors import DataContractError
-from grpo_core.store.catalog import Catalog
+from grpo_core.store.catalog import Catalog, DamagedEntry
 from grpo_core.store.lake_database import write_lake_database
 from grpo_core.store.schemas import TABLES
 from grpo_core.store.warehouse import Warehouse
@@ -104,6 +104,13 @@ def test_restrict_to_run_keeps_what_its_latest_attempt_uses(catalog: Catalog) ->
     stray = dataclasses.replace(catalog.entries[0], key="f" * 64)
     wide = dataclasses.replace(catalog, entries=(*catalog.entries, stray))
     assert restrict_to_run(wide, "tiny").entries == catalog.entries
+    used, old = (
+        DamagedEntry("train", node.key, f"artifacts/train/{node.key}/{name}", "torn")
+        for node in catalog.run_artifacts[:1]
+        for name in (node.content[:12], "0" * 12)
+    )
+    torn = dataclasses.replace(catalog, damaged=(used, old))
+    assert restrict_to_run(torn, "tiny").damaged == (used,)
     with pytest.raises(DataContractError, match="no run is named 'nope'"):
         audit_run(catalog, "nope")
 
@@ -119,8 +126,6 @@ def test_live_views_read_units_in_progress(lake: LakeFixture, tmp_path: Path) ->
 
 
 def test_damaged_artifacts_are_listed(lake: LakeFixture, tmp_path: Path) -> None:
-    from grpo_core.store.catalog import DamagedEntry
-
     entry = DamagedEntry("train", "k" * 64, "artifacts/train/k", "part-00000.parquet is missing")
     with Warehouse(Catalog((), (entry,), (), {})) as warehouse:
         assert warehouse.query("select * from damaged").dicts() == [dataclasses.asdict(entry)]

@@ -1,12 +1,19 @@
 """Scoring in fixed shapes: a row's bits depend on nothing but the row."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from grpo_core.models.fixed_scoring import padded_length, rows_per_pass, score_fixed
+from grpo_core.models.fixed_scoring import (
+    HEAD_POSITIONS,
+    padded_length,
+    rows_per_pass,
+    score_fixed,
+)
 from grpo_core.models.head import FullLogits, check_head
 from grpo_core.models.load import load_policy
 from grpo_core.models.scoring import TokenRow, score
@@ -54,6 +61,31 @@ def test_values_are_those_of_plain_scoring(model: torch.nn.Module, is_full: bool
     plain = score(model, rows, [0.9] * 40, rows_per_batch=40)
     for fixed, expected in zip(score_fixed(model, rows, [0.9] * 40, head), plain, strict=True):
         np.testing.assert_allclose(fixed, expected, atol=2e-4)
+
+
+class LargestLogits(TorchDispatchMode):
+    """Notes the most positions whose values over the whole vocabulary exist in one tensor."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.vocabulary, self.positions = vocabulary, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> torch.Tensor:
+        result: torch.Tensor = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.shape[-1:] == (self.vocabulary,):
+            self.positions = max(self.positions, result.numel() // self.vocabulary)
+        return result
+
+
+def test_the_logits_of_a_pass_never_exist_at_once(model: torch.nn.Module) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(rng.integers(1, 143, 4).tolist(), rng.integers(1, 143, 60).tolist())] * 30
+    head = check_head(model)
+    with LargestLogits(model.get_output_embeddings().weight.shape[0]) as seen:
+        score_fixed(model, rows, [1.0] * len(rows), head)
+    assert 0 < seen.positions <= HEAD_POSITIONS < 30 * 60
 
 
 def test_nothing_to_score_gives_nothing(model: torch.nn.Module) -> None:

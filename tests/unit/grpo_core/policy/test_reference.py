@@ -91,6 +91,17 @@ def test_cached_rows_that_the_reference_does_not_confirm_are_refused(
     assert trusting.read(rows(12)).origins == [RefOrigin.UNKNOWN] * 12
 
 
+def test_the_model_is_loaded_for_a_miss_or_a_proof_and_else_never(tmp_path: Path) -> None:
+    assert reference(tmp_path)._loaded is None
+    reference(tmp_path).read(rows(3))
+    trusting = reference(tmp_path, "execution.reference.check_rows=0")
+    trusting.read(rows(3))
+    assert (trusting.hits, trusting._loaded) == (3, None)
+    proving = reference(tmp_path)
+    proving.read(rows(3))
+    assert proving._loaded is not None
+
+
 @pytest.mark.parametrize(("share", "stays"), [("0", False), ("0.25", True)])
 def test_a_reference_that_fits_stays_in_memory(tmp_path: Path, share: str, stays: bool) -> None:
     opened = reference(tmp_path, f"execution.reference.memory_share={share}")

@@ -10,7 +10,7 @@ import pytest
 
 from grpo_core.audits import audit_run
 from grpo_core.errors import ArtifactError, ConfigError
-from grpo_core.policy.restore import restore_rows
+from grpo_core.stages.restore import restore_rows
 from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.lake import Lake
 from grpo_core.store.maintenance import verify

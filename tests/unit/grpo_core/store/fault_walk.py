@@ -1,10 +1,15 @@
-"""Kills a process before each of its file operations in turn."""
+"""Faults for tests: death before any file operation, files that cannot be opened."""
 
 import os
+import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 _OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
 
@@ -38,3 +43,31 @@ def run_until(operation: int, root: Path, action: Callable[[], object]) -> bool:
         return True
     assert os.WEXITSTATUS(status) == 0, "the action failed by itself"
     return False
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """No file can be opened inside."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = os.open("/dev/null", os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(taken)
+
+
+@contextmanager
+def failing_open(name: str, number: int) -> Iterator[None]:
+    """No file of this name can be opened inside."""
+    open_path = Path.open
+
+    def fail(self: Path, *args: Any, **options: Any) -> Any:
+        if self.name == name:
+            raise OSError(number, os.strerror(number))
+        return open_path(self, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "open", fail)
+        yield

@@ -1,15 +1,20 @@
 """Artefacts are complete or absent, found by key, and checked before use."""
 
+import errno
 import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fault_walk import failing_open, no_descriptor_left
 
-from grpo_core.errors import ArtifactError, DataContractError
+from grpo_core.errors import ArtifactError, DataContractError, FileUnreadableError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, Draft
+from grpo_core.store.files import sha256_file, write_json
+from grpo_core.store.lake import Lake
 from grpo_core.store.schemas import AUDIT_RESULTS, EVENTS, TIMINGS
+from grpo_core.store.warehouse import Warehouse
 
 
 def results(*rows: tuple[str, int]) -> pa.Table:
@@ -92,6 +97,55 @@ def test_damage_is_found_before_use(store: ArtifactStore, damage: str) -> None:
         part.write_bytes(other.read_bytes())
     with pytest.raises(ArtifactError, match=r"part-00000\.parquet"):
         store.current("audit", "a" * 64)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("name", ["CURRENT", "manifest.json", "part-00000.parquet"])
+def test_an_error_that_passes_is_no_damage(store: ArtifactStore, number: int, name: str) -> None:
+    publish(store, ("a", 1))
+    before = files_below(store.root / "artifacts")
+    with (
+        failing_open(name, number),
+        pytest.raises(FileUnreadableError, match=rf"{name} cannot be read now: .*{number}"),
+    ):
+        store.current("audit", "a" * 64)
+    assert files_below(store.root / "artifacts") == before
+    assert store.current("audit", "a" * 64) is not None
+
+
+def test_no_file_descriptor_left_is_no_damage(store: ArtifactStore) -> None:
+    artifact = publish(store, ("a", 1))
+    with no_descriptor_left():
+        with pytest.raises(FileUnreadableError, match="CURRENT cannot be read now"):
+            store.current("audit", "a" * 64)
+        with pytest.raises(FileUnreadableError, match=r"part-00000\.parquet cannot be read now"):
+            artifact.table("audit_results")
+    assert artifact.table("audit_results").num_rows == 1
+
+
+def test_publishing_does_not_discard_what_it_cannot_read(store: ArtifactStore) -> None:
+    artifact = publish(store, ("a", 1))
+    with (
+        failing_open("part-00000.parquet", errno.EIO),
+        pytest.raises(FileUnreadableError, match="Input/output error"),
+    ):
+        store.settle(store.root, artifact.path)
+    assert artifact.path.is_dir()
+    assert not list(store.root.glob(".trash/*"))
+
+
+def files_below(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("damage", ["", "\xff"])
+def test_a_damaged_pointer_is_damage(store: ArtifactStore, damage: str) -> None:
+    artifact = publish(store, ("a", 1))
+    (artifact.path.parent / "CURRENT").write_bytes(damage.encode("latin-1"))
+    with pytest.raises(ArtifactError, match="CURRENT"):
+        store.current("audit", "a" * 64)
+    assert publish(store, ("a", 1)).content == artifact.content
+    assert store.current("audit", "a" * 64) is not None
 
 
 def test_a_damaged_generation_is_replaced_by_publishing_again(store: ArtifactStore) -> None:
@@ -178,6 +232,26 @@ def test_columns_that_a_later_schema_added_are_null_in_older_artefacts(
     rewritten(part, pq.read_table(part).drop_columns(["reason"]))
     with pytest.raises(ArtifactError, match="before events had the column reason"):
         artifact.table("events")
+
+
+def test_artefacts_of_two_schema_versions_are_queried_side_by_side(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    rows = [{"phase": 1, "step": 2, "event_index": 0, "kind": "k", "before": 0.5, "reason": "r"}]
+    events = pa.Table.from_pylist(rows, schema=EVENTS.schema)
+    for key in ("a" * 64, "b" * 64):
+        lake.store.publish(Draft("train", "train", key, {}, tables={"events": events}))
+    old = lake.store.generation("train", "a" * 64, lake.catalog().entries[0].content)
+    part = old.files("events")[0]
+    rewritten(part, pq.read_table(part).drop_columns(["before"]), schema_version="0")
+    manifest = dict(old.manifest)
+    facts = {"bytes": part.stat().st_size, "sha256": sha256_file(part)}
+    write_json(
+        old.path / "manifest.json",
+        manifest | {"files": {"tables/events/part-00000.parquet": facts}},
+    )
+    with Warehouse(lake.catalog(is_hashed=True)) as warehouse:
+        found = warehouse.query("select artifact_key, before from events order by all").dicts()
+    assert [(row["artifact_key"][0], row["before"]) for row in found] == [("a", None), ("b", 0.5)]
 
 
 def test_a_part_of_a_newer_release_is_refused(store: ArtifactStore) -> None:

@@ -97,14 +97,52 @@ def test_an_append_that_merges_is_killed_before_every_file_operation(tmp_path: P
     walk(tmp_path, lambda lake: [put(lake, n) for n in range(7)], lambda lake: put(lake, 7), check)
 
 
-def node(label: str) -> NodeResult:
+@pytest.mark.slow
+def test_a_compaction_is_killed_before_every_file_operation(tmp_path: Path) -> None:
+    def check(lake: Lake) -> None:
+        check_cache(lake, 3)
+        assert cache_of(lake).compact()[1] == 1
+        check_cache(lake, 3)
+        assert cache_of(lake).num_rows == 3
+        assert verify(lake).damaged == []
+
+    walk(
+        tmp_path,
+        lambda lake: [put(lake, n) for n in range(3)],
+        lambda lake: cache_of(lake).compact(),
+        check,
+    )
+
+
+@pytest.mark.slow
+def test_gc_is_killed_before_every_file_operation(tmp_path: Path) -> None:
+    def prepare(lake: Lake) -> None:
+        publish(lake, 1)
+        kept = publish(lake, 2)
+        put(lake, 0)
+        records = RunRecords(lake.run_directory("r"))
+        records.begin({}, {"audit"})
+        records.add(node("audit", kept.content))
+
+    def check(lake: Lake) -> None:
+        assert current_rows(lake) == 2
+        assert verify(lake).damaged == []
+        remove_garbage(lake, find_garbage(lake))
+        assert current_rows(lake) == 2
+        assert len(list(lake.generations())) == 1
+        assert find_garbage(lake) == []
+
+    walk(tmp_path, prepare, lambda lake: remove_garbage(lake, find_garbage(lake)), check)
+
+
+def node(label: str, content: str = KEY) -> NodeResult:
     return NodeResult(
         label=label,
         kind="audit",
         stage="audit",
         phase=-1,
         key=KEY,
-        content=KEY,
+        content=content,
         path="x",
         state="Computed",
         seconds=1.0,

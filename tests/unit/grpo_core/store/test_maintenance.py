@@ -1,18 +1,18 @@
 """Verify finds damage; gc removes what no run uses and nothing else."""
 
+import errno
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from fault_walk import failing_open
 
 from grpo_core.errors import ArtifactError, RunBusyError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.artifacts import Artifact, Draft
-from grpo_core.store.exchange import export_run, import_run
+from grpo_core.store.exchange import import_run
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.maintenance import (
@@ -74,6 +74,21 @@ def test_gc_keeps_what_a_run_pins(lake: Lake) -> None:
     remove_garbage(lake, garbage)
     assert not old.path.exists()
     assert kept.path.exists()
+
+
+def test_gc_leaves_in_force_what_it_keeps(lake: Lake) -> None:
+    kept, newest = publish(lake, 1), publish(lake, 2)
+    pin(lake, kept)
+    remove_garbage(lake, find_garbage(lake))
+    assert not newest.path.exists()
+    current = lake.store.current("audit", "a" * 64)
+    assert current is not None
+    assert current.path == kept.path
+    (lake.root / "runs/r/run.json").unlink()
+    remove_garbage(lake, find_garbage(lake))
+    assert not kept.path.parent.exists()
+    assert lake.store.current("audit", "a" * 64) is None
+    assert find_garbage(lake) == []
 
 
 def test_gc_refuses_while_a_run_is_at_work(lake: Lake) -> None:
@@ -157,6 +172,15 @@ def test_gc_removes_a_cache_that_no_run_uses_and_what_killed_writers_left(lake: 
     assert artifact.path.exists()
 
 
+def test_gc_keeps_a_cache_when_a_run_rests_on_an_artefact_that_is_damaged(lake: Lake) -> None:
+    cache = fill_cache(lake)
+    artifact = publish(lake, 1)
+    pin(lake, artifact)
+    artifact.files("audit_results")[0].write_bytes(b"torn")
+    assert find_garbage(lake) == []
+    assert cache.directory.is_dir()
+
+
 def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_path: Path) -> None:
     artifact = publish(lake, 1)
     part = artifact.files("audit_results")[0]
@@ -166,6 +190,13 @@ def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_
         lake.store.current("audit", "a" * 64)
     part.unlink()
     (tmp_path / "part.parquet").rename(part)
+    tables = artifact.path / "tables"
+    tables.rename(tmp_path / "tables")
+    tables.symlink_to(tmp_path / "tables")
+    with pytest.raises(ArtifactError, match="behind a symbolic link"):
+        lake.store.current("audit", "a" * 64)
+    tables.unlink()
+    (tmp_path / "tables").rename(tables)
     artifact.path.rename(tmp_path / "moved")
     artifact.path.symlink_to(tmp_path / "moved")
     with pytest.raises(ArtifactError, match="symbolic link"):
@@ -174,34 +205,8 @@ def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_
     assert (tmp_path / "moved").is_dir()
 
 
-def make_cache_of_another_version(lake: Lake) -> dict[str, bytes]:
-    """As version 1 wrote it: parts named by hex digits, no fingerprint in their footers."""
-    print_1 = Fingerprint("w", "t", "float32", "sdpa", version=1)
-    directory = lake.root / "ref_logprobs" / print_1.digest
-    directory.mkdir(parents=True)
-    write_json(directory / "fingerprint.json", asdict(print_1))
-    row = RefRow((1,), (2, 3), 1.0)
-    table = pa.table({"row_key": [row.key], "logprobs": [[-0.5, -1.0]]})
-    pq.write_table(table, directory / "part-0123456789abcdef.parquet")
-    (directory / "part-0123456789abcdef.index.npy").write_bytes(b"another form")
-    return files_of(directory)
-
-
 def files_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
-
-
-def test_a_cache_of_another_version_is_left_alone(lake: Lake, tmp_path: Path) -> None:
-    before = make_cache_of_another_version(lake)
-    (directory,) = lake.foreign_caches()
-    pin(lake, publish(lake, 1))
-    assert find_garbage(lake) == []
-    assert compact(lake) == []
-    assert verify(lake) == Verified(1, 0, [])
-    assert export_run(lake, "r", tmp_path / "r.tar").num_cache_rows == 0
-    remove_garbage(lake, find_garbage(lake))
-    assert files_of(directory) == before
-    assert lake.catalog().ref_parts == ()
 
 
 def test_reading_renames_no_damaged_part_and_writing_does(lake: Lake) -> None:
@@ -222,29 +227,44 @@ def test_verify_goes_on_after_a_part_that_it_may_not_read(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_cache(lake)
+    publish(lake, 1)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("grpo_core.store.maintenance.check_part", refuse)
-    found = verify(lake)
-    assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True, True]
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.read", refuse)
+    with failing_open("part-00000.parquet", errno.EACCES):
+        found = verify(lake)
+    assert (found.num_artifacts, found.num_parts) == (1, 2)
+    assert [("cannot be read now" in entry.reason) for entry in found.damaged] == [True] * 3
 
 
-def test_a_file_changed_in_place_is_no_part_of_a_hashed_catalog(lake: Lake) -> None:
+def flip_byte(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_hashed", [True, False])
+def test_a_file_changed_in_place_is_no_part_of_a_catalog(lake: Lake, is_hashed: bool) -> None:
     artifact = publish(lake, 1)
     pin(lake, artifact)
     record = read_json(lake.root / "runs/r/run.json")
     attempt = {"attempt": 1, "nodes": list(record["nodes"].values())}
     write_json(lake.root / "runs/r/attempts/0001.json", attempt)
     assert len(lake.catalog("r", is_hashed=True).entries) == 1
-    part = artifact.files("audit_results")[0]
-    data = bytearray(part.read_bytes())
-    data[len(data) // 2] ^= 1
-    part.write_bytes(data)
-    catalog = lake.catalog("r", is_hashed=True)
-    assert catalog.entries == ()
-    assert "does not have the sha256" in catalog.damaged[0].reason
+    flip_byte(artifact.files("audit_results")[0])
+    for _ in range(2):
+        catalog = lake.catalog("r", is_hashed=is_hashed)
+        assert catalog.entries == ()
+        assert "does not have the sha256" in catalog.damaged[0].reason
+
+
+def test_a_catalog_for_queries_hashes_no_file_that_never_was(lake: Lake) -> None:
+    flip_byte(publish(lake, 1).files("audit_results")[0])
+    assert len(lake.catalog().entries) == 1
+    assert len(lake.catalog(is_hashed=True).damaged) == 1
+    assert len(lake.catalog().damaged) == 1
 
 
 def test_a_hashed_catalog_hashes_no_file_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,3 +276,4 @@ def test_a_hashed_catalog_hashes_no_file_twice(lake: Lake, monkeypatch: pytest.M
 
     monkeypatch.setattr("grpo_core.store.files.sha256_file", refuse)
     assert len(lake.catalog(is_hashed=True).entries) == 1
+    assert len(lake.catalog().entries) == 1

@@ -1,14 +1,18 @@
 """Work in progress: who works on it, what was spent on it, whose rows are live."""
 
+import errno
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from grpo_core.errors import ConfigError
+from grpo_core.errors import ConfigError, FileUnreadableError
 from grpo_core.stages.context import Timings
 from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.partials import worker
+from grpo_core.store.schemas import AUDIT_RESULTS
 
 KEY = "a" * 64
 
@@ -51,6 +55,26 @@ def test_nothing_is_left_when_work_is_done(tmp_path: Path) -> None:
     partial.write_timings({"train": 1.0}, {"train": 1})
     partial.remove()
     assert list((tmp_path / "partial/train").iterdir()) == []
+
+
+def test_a_unit_that_cannot_be_read_now_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = Lake(tmp_path).partial("audit", KEY)
+    row = {"audit": "a", "severity": "warn", "num_rows": 1, "why": "w"}
+    rows = pa.Table.from_pylist([row], schema=AUDIT_RESULTS.schema)
+    partial.write("audit_results", 3, rows)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetFile, "read", fail)
+        with pytest.raises(FileUnreadableError, match=r"unit-000003\.parquet"):
+            partial.has("audit_results", 3)
+    assert partial.has("audit_results", 3)
+    partial.unit_path("audit_results", 3).write_bytes(b"torn")
+    assert not partial.has("audit_results", 3)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,18 @@
 """The reference cache: exact keys, no duplicates, no foreign fingerprint, no damaged row."""
 
+import dataclasses
 import errno
 import multiprocessing
-import os
-import resource
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fault_walk import no_descriptor_left
 
-from grpo_core.errors import CacheStaleError, DataContractError
+from grpo_core.errors import CacheStaleError, DataContractError, FileUnreadableError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.ref_merges import list_parts
@@ -75,10 +76,49 @@ def test_a_foreign_fingerprint_is_refused(cache: RefLogprobCache, tmp_path: Path
         RefLogprobCache(tmp_path, FINGERPRINT)
 
 
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Fingerprint)])
+def test_every_field_of_the_fingerprint_names_another_cache(tmp_path: Path, field: str) -> None:
+    RefLogprobCache(tmp_path, FINGERPRINT).put_many(rows(3), values(rows(3)))
+    changed = 99 if field == "version" else "changed"
+    other = RefLogprobCache(tmp_path, dataclasses.replace(FINGERPRINT, **{field: changed}))
+    assert other.get_many(rows(3)) == [None] * 3
+
+
+def test_an_append_changes_no_part_that_is_there(cache: RefLogprobCache) -> None:
+    cache.put_many(rows(3), values(rows(3)))
+    files = list(cache.directory.glob("part-*"))
+    before = {path: (path.read_bytes(), path.stat().st_ino) for path in files}
+    cache.put_many(rows(9), values(rows(9)))
+    assert {path: (path.read_bytes(), path.stat().st_ino) for path in files} == before
+    assert len(list(cache.directory.glob("part-*"))) == 2 * len(files)
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_jumps_loses_no_row_and_keeps_no_replaced_part(
+    cache: RefLogprobCache, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    for start in range(2):
+        cache.put_many(rows(1, start=start), values(rows(1, start=start)))
+    cache.compact()
+    replaced = set(cache.directory.glob("part-*.parquet"))
+    later = time.time() + hours * 3600
+    monkeypatch.setattr("grpo_core.store.ref_merges.time.time", lambda: later)
+    for start in range(2, 4):
+        cache.put_many(rows(1, start=start), values(rows(1, start=start)))
+    cache.compact()
+    assert len(replaced & set(cache.directory.glob("part-*.parquet"))) == 1
+    fresh = RefLogprobCache(cache.directory.parent, FINGERPRINT)
+    assert all(found is not None for found in fresh.get_many(rows(4)))
+    assert fresh.num_rows == 4
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
         (np.zeros(3, np.float64), "dtype float64"),
+        (np.zeros(3, np.float16), "dtype float16"),
+        (np.zeros((3, 1), np.float32), "shape"),
+        (np.float32(0), "shape"),
         (np.zeros(2, np.float32), "shape"),
         (np.array([0, np.nan, 0], np.float32), "NaN"),
         (np.array([0, 0.5, 0], np.float32), "above 0"),
@@ -121,6 +161,7 @@ def test_a_damaged_part_is_a_miss_and_can_be_filled_again(
         OSError(errno.EMFILE, "Too many open files"),
         PermissionError(errno.EACCES, "Permission denied"),
         OSError(errno.EIO, "Input/output error"),
+        OSError(errno.ESTALE, "Stale file handle"),
         pa.ArrowMemoryError("malloc of size 64 failed"),
     ],
     ids=lambda error: type(error).__name__ + str(getattr(error, "errno", "")),
@@ -129,29 +170,25 @@ def test_an_error_that_passes_damages_no_part(
     cache: RefLogprobCache, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     cache.put_many(rows(3), values(rows(3)))
+    (name,) = list_parts(cache.directory)
 
     def fail(*_: object, **__: object) -> None:
         raise error
 
+    is_system = isinstance(error, OSError)
+    expected = (FileUnreadableError, name) if is_system else (type(error), "malloc")
     with monkeypatch.context() as patch:
         patch.setattr(pq.ParquetFile, "read_row_groups", fail)
-        with pytest.raises(type(error)):
+        with pytest.raises(expected[0], match=expected[1]):
             cache.put_many(rows(5), values(rows(5)))
     assert cache.put_many(rows(5), values(rows(5))) == 2
 
 
 def test_no_file_descriptor_left_damages_no_part(cache: RefLogprobCache) -> None:
     cache.put_many(rows(3), values(rows(3)))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     (name,) = list_parts(cache.directory)
-    taken = os.open("/dev/null", os.O_RDONLY)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
-        with pytest.raises(OSError, match="Too many open files"):
-            read_keys(cache.directory, name, FINGERPRINT.digest)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        os.close(taken)
+    with no_descriptor_left(), pytest.raises(FileUnreadableError, match="Too many open files"):
+        read_keys(cache.directory, name, FINGERPRINT.digest)
     assert read_keys(cache.directory, name, FINGERPRINT.digest) == [row.key for row in rows(3)]
 
 

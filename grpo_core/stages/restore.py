@@ -1,6 +1,6 @@
 """`grpo lake restore`: reference rows that a run rests on and no cache has, scored again."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,18 +10,32 @@ from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.planning.externals import digest_externals
 from grpo_core.policy.origins import Scorer
 from grpo_core.policy.reference import Reference
+from grpo_core.stages.devices import device_lock
 from grpo_core.store.artifacts import Artifact
 from grpo_core.store.exchange import latest_pins
 from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.ref_rows import Fingerprint, RefRow
 from grpo_core.store.ref_usage import missing_rows
+from grpo_core.types import Kind
+
+
+def _wait_silently(holder: str) -> None:
+    """Tell nobody for whom the device is waited."""
+
 
 _TOKENS = ["prompt_token_ids", "completion_token_ids", "temperature"]
 
 
-def restore_rows(lake: Lake, run: str) -> int:
+def restore_rows(lake: Lake, run: str, *, on_wait: Callable[[str], None] = _wait_silently) -> int:
     """Score what is missing of the rows that a run uses now; returns how many.
+
+    Takes its turn on a GPU, as a stage does.
+
+    Args:
+        lake: Where the run is.
+        run: Run name.
+        on_wait: Called with who works on the device, before waiting for it.
 
     Raises:
         ConfigError: There is no such run.
@@ -47,7 +61,9 @@ def restore_rows(lake: Lake, run: str) -> int:
         rows = _find(artifacts, wanted)
         if lost := wanted - rows.keys():
             raise ArtifactError(f"run {run!r}: no artefact has the tokens of row {min(lost)}")
-        reference.read(list(rows.values()))
+        who = f"grpo lake restore of run {run!r}"
+        with device_lock(config, Kind.REF_LOGP, who, on_wait=on_wait, on_poll=lambda: None):
+            reference.read(list(rows.values()))
     return len(rows)
 
 
