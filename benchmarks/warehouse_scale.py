@@ -70,7 +70,8 @@ def repeated(table, number, num_steps):
             moved = pc.add(columns[name], number * shift)
             columns[name] = moved.cast(table.schema.field(name).type)
     if "row_number" in columns:
-        columns["row_number"] = pc.add(columns["row_number"], number * table.num_rows)
+        rows_of_a_file = pc.max(columns["row_number"]).as_py() + 1
+        columns["row_number"] = pc.add(columns["row_number"], number * rows_of_a_file)
     return pa.table(columns, schema=table.schema)
 
 
