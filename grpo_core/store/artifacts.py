@@ -12,8 +12,9 @@ never changed after its rename; force adds a generation.
 
 import os
 import shutil
+import stat
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -285,19 +286,36 @@ def check_files(artifact: Artifact, digests: FileDigests | None) -> None:
     Raises:
         ArtifactError: Names the first file that is missing, torn or changed.
     """
-    for name, expected in artifact.manifest["files"].items():
+    hint = "run the stage again: a damaged artefact is recomputed"
+    files = artifact.manifest["files"]
+    for directory in sorted({directory for name in files for directory in _directories(name)}):
+        path = artifact.path / directory
+        if path.is_symlink():
+            raise ArtifactError(f"{path} is a symbolic link, expected a directory", hint=hint)
+    for name, expected in files.items():
         path = artifact.path / name
-        hint = "run the stage again: a damaged artefact is recomputed"
-        if path.is_symlink() or not path.resolve().is_relative_to(artifact.path.resolve()):
+        if os.path.isabs(name) or os.pardir in name.split("/"):
+            raise ArtifactError(f"{path} lies outside of its artefact", hint=hint)
+        try:
+            status = path.lstat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ArtifactError(f"{path} is missing", hint=hint) from error
+        if stat.S_ISLNK(status.st_mode):
             raise ArtifactError(f"{path} is a symbolic link, expected a file", hint=hint)
-        if not path.is_file():
+        if not stat.S_ISREG(status.st_mode):
             raise ArtifactError(f"{path} is missing", hint=hint)
-        if path.stat().st_size != expected["bytes"]:
+        if status.st_size != expected["bytes"]:
             raise ArtifactError(
-                f"{path} has {path.stat().st_size} bytes, expected {expected['bytes']}", hint=hint
+                f"{path} has {status.st_size} bytes, expected {expected['bytes']}", hint=hint
             )
         if digests is not None and digests.digest(path) != expected["sha256"]:
             raise ArtifactError(f"{path} does not have the sha256 of its manifest", hint=hint)
+
+
+def _directories(name: str) -> Iterator[str]:
+    """Every directory that leads from an artefact to one of its files."""
+    while name := name.rpartition("/")[0]:
+        yield name
 
 
 def library_versions() -> dict[str, str]:

@@ -5,6 +5,7 @@ DuckDB's configuration locked, no network and no file but the lake's Parquet, so
 written.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -187,10 +188,15 @@ class Warehouse:
         return AuditResult(query.name, query.severity, num_rows, query.why, rows, query.sql)
 
     def _column_types(self) -> dict[str, dict[str, str]]:
-        self._prepare(self._everything())
-        rows = self._connection.execute(
-            "select table_name, column_name, data_type from duckdb_columns() order by column_index"
-        ).fetchall()
+        """Columns of every table and view, which no file decides and none is opened for."""
+        with contextlib.closing(connect(1)) as connection, duckdb_errors():
+            create_catalog_tables(connection, Catalog((), (), (), {}))
+            create_regraded_tables(connection, {})
+            create_views(connection, self._files, self._views)
+            rows = connection.execute(
+                "select table_name, column_name, data_type from duckdb_columns() "
+                "order by column_index"
+            ).fetchall()
         types: dict[str, dict[str, str]] = {}
         for table, column, kind in rows:
             types.setdefault(table, {})[column] = kind
