@@ -44,6 +44,7 @@ class Warehouse:
         catalog: Complete artefacts and who used them.
         sql_directory: Where the queries are.
         threads: DuckDB threads; None lets DuckDB choose.
+        memory_bytes: Memory of DuckDB; beyond it rows go to temporary files. None lets it choose.
         regraded: Rows for the queries of `sql/regrade`, see `relations.REGRADED_TABLES`.
     """
 
@@ -53,13 +54,14 @@ class Warehouse:
         *,
         sql_directory: Path = SQL_DIRECTORY,
         threads: int | None = None,
+        memory_bytes: int | None = None,
         regraded: Mapping[str, pa.Table] = MappingProxyType({}),
     ) -> None:
         self.queries = read_queries(sql_directory)
         self._views = order_views(self.queries)
         self._files = base_files(catalog)
         self._created: set[str] = set()
-        self._connection = connect(threads)
+        self._connection = connect(threads, memory_bytes)
         create_catalog_tables(self._connection, catalog)
         create_regraded_tables(self._connection, regraded)
         lock(self._connection, self._files)
