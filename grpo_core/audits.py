@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_core.errors import DataContractError
 from grpo_core.store.artifacts import CONTENT_CHARACTERS
-from grpo_core.store.catalog import Catalog
+from grpo_core.store.catalog import Catalog, parts_in_use
 from grpo_core.store.queries import SQL_DIRECTORY
 from grpo_core.store.results import AuditResult
 from grpo_core.store.warehouse import Warehouse
@@ -43,12 +43,13 @@ def restrict_to_run(catalog: Catalog, run: str) -> Catalog:
     nodes = [node for node in nodes if node.attempt == attempt]
     used = {(node.key, node.content) for node in nodes}
     generations = {(key, content[:CONTENT_CHARACTERS]) for key, content in used}
+    entries = tuple(entry for entry in catalog.entries if (entry.key, entry.content) in used)
     return Catalog(
-        entries=tuple(entry for entry in catalog.entries if (entry.key, entry.content) in used),
+        entries=entries,
         damaged=tuple(
             entry for entry in catalog.damaged if (entry.key, Path(entry.path).name) in generations
         ),
         run_artifacts=tuple(nodes),
         live_files=catalog.live_files,
-        ref_parts=catalog.ref_parts,
+        ref_parts=parts_in_use(entries, catalog.ref_parts),
     )

@@ -46,6 +46,13 @@ def sql_command(
         Path | None, typer.Option("--output", metavar="FILE", help="Write to a file.")
     ] = None,
     run: OnlyRunOption = "",
+    stage: Annotated[
+        str, typer.Option("--stage", metavar="STAGE", help="Open only files of this stage.")
+    ] = "",
+    phase: Annotated[
+        int | None,
+        typer.Option("--phase", metavar="N", help="Of the training phases, open only this one."),
+    ] = None,
     lake: LakeOption = None,
 ) -> None:
     """Query the lake; read-only, also while a run writes.
@@ -53,11 +60,13 @@ def sql_command(
     Examples: grpo sql "select band, count(*) from run_bands group by band"; grpo sql --list
     """
     from grpo_core.reporting.tables import format_result
+    from grpo_core.store.catalog import narrow
     from grpo_core.store.warehouse import Warehouse
 
     if sum((bool(report), listing, bool(query) and not listing)) != 1:
         raise typer.BadParameter("give a QUERY, or --report NAME, or --list")
-    with Warehouse(open_lake(lake).catalog(run or None)) as warehouse:
+    catalog = narrow(open_lake(lake).catalog(run or None), stage=stage, phase=phase)
+    with Warehouse(catalog) as warehouse:
         if listing:
             _show_objects(warehouse.list_objects(), query)
             return

@@ -13,7 +13,7 @@ never changed after its rename; force adds a generation.
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +25,7 @@ import pyarrow as pa
 from grpo_core.errors import ArtifactError
 from grpo_core.store.canonical import sha256_json
 from grpo_core.store.content import conform, table_digest
+from grpo_core.store.file_checks import check_places, sha256_of
 from grpo_core.store.files import (
     FileDigests,
     fsync_directory,
@@ -314,12 +315,11 @@ def check_files(
         ArtifactError: Names the first file that is missing, torn or changed.
         FileUnreadableError: The system does not let one be read.
     """
-    root = artifact.path.resolve()
-    for name, expected in artifact.manifest["files"].items():
+    files = artifact.manifest["files"]
+    check_places(artifact.path, files)
+    for name, expected in files.items():
         path = artifact.path / name
         size = size_of(path)
-        if not path.resolve().is_relative_to(root):
-            raise ArtifactError(f"{path} is behind a symbolic link", hint=RECOMPUTED)
         if size != expected["bytes"]:
             raise ArtifactError(
                 f"{path} has {size} bytes, expected {expected['bytes']}", hint=RECOMPUTED
@@ -327,16 +327,8 @@ def check_files(
         if not is_every_file_hashed and path.suffix != ".parquet":
             continue
         look_up = digests.digest if is_every_file_hashed else digests.digest_if_known
-        if _sha256(path, look_up) not in (None, expected["sha256"]):
+        if sha256_of(path, look_up) not in (None, expected["sha256"]):
             raise ArtifactError(f"{path} does not have the sha256 of its manifest", hint=RECOMPUTED)
-
-
-def _sha256(path: Path, look_up: Callable[[Path], str | None]) -> str | None:
-    try:
-        with reading(path):
-            return look_up(path)
-    except FileNotFoundError as error:
-        raise ArtifactError(f"{path} is missing", hint=RECOMPUTED) from error
 
 
 def library_versions() -> dict[str, str]:

@@ -4,8 +4,11 @@ The catalog is read from manifests and run records, never from globs, so that st
 partial work can not leak into a query.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from grpo_core.errors import DataContractError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +94,43 @@ class Catalog:
     run_artifacts: tuple[RunArtifact, ...]
     live_files: dict[str, tuple[Path, ...]]
     ref_parts: tuple[Path, ...] = ()
+
+
+def narrow(catalog: Catalog, *, stage: str = "", phase: int | None = None) -> Catalog:
+    """Leave artefacts out before their files are listed, so that no query opens them.
+
+    Args:
+        catalog: What there is.
+        stage: Only artefacts of this stage; empty for all.
+        phase: Of the training phases only this one; what belongs to no phase, the prefilter and the
+            base model stay. None for all.
+
+    Raises:
+        DataContractError: When nothing has this stage or phase.
+    """
+    phases: dict[tuple[str, str], set[int]] = {}
+    for row in catalog.run_artifacts:
+        phases.setdefault((row.key, row.content), set()).add(row.phase)
+    _check_known("stage", stage or None, {entry.stage for entry in catalog.entries})
+    _check_known("phase", phase, {number for numbers in phases.values() for number in numbers})
+
+    def is_wanted(entry: CatalogEntry) -> bool:
+        numbers = phases.get((entry.key, entry.content), {0})
+        is_of_phase = phase is None or phase in numbers or min(numbers) <= 0
+        return is_of_phase and stage in ("", entry.stage)
+
+    return replace(catalog, entries=tuple(filter(is_wanted, catalog.entries)))
+
+
+def parts_in_use(entries: Iterable[CatalogEntry], parts: Iterable[Path]) -> tuple[Path, ...]:
+    """Cache parts of the references that artefacts rest on; all when one does not say which."""
+    tables = ("rollouts", "ref_receipts")
+    used = {e.ref_fingerprint for e in entries if any(name in e.tables for name in tables)}
+    return tuple(part for part in parts if "" in used or part.parent.name in used)
+
+
+def _check_known(name: str, value: object, known: Iterable[object]) -> None:
+    values = sorted(known, key=str)
+    if value is not None and value not in values:
+        hint = f"{name}s: {', '.join(map(str, values)) or 'none yet'}"
+        raise DataContractError(f"--{name}: nothing here has {name} {value!r}", hint=hint)

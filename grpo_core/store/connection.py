@@ -24,8 +24,13 @@ def duckdb_errors() -> Iterator[None]:
         raise DataContractError(str(error).strip()) from error
 
 
-def connect(threads: int | None) -> Any:
-    """An in-memory database that loads no extension and sees no Python variable."""
+def connect(threads: int | None, memory_bytes: int | None = None) -> Any:
+    """An in-memory database that loads no extension and sees no Python variable.
+
+    Args:
+        threads: DuckDB threads; None lets DuckDB choose.
+        memory_bytes: Memory from which on rows go to temporary files; None: 80% of the machine's.
+    """
     config: dict[str, Any] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -34,6 +39,8 @@ def connect(threads: int | None) -> Any:
     }
     if threads is not None:
         config["threads"] = threads
+    if memory_bytes is not None:
+        config["memory_limit"] = f"{memory_bytes}B"
     connection = duckdb.connect(":memory:", config=config)
     connection.execute("set timezone = 'UTC'")
     return connection

@@ -14,7 +14,7 @@ from grpo_core.store.artifacts import (
     read_artifact,
     read_current,
 )
-from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact
+from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact, parts_in_use
 from grpo_core.store.files import FileDigests, glob_stable, read_json
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
@@ -113,12 +113,13 @@ class Lake:
         damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
             self._add_entry(path, wanted, entries, damaged, is_hashed=is_hashed)
+        parts = tuple(self._ref_parts())
         return Catalog(
             entries=tuple(entries),
             damaged=tuple(damaged),
             run_artifacts=tuple(rows),
             live_files=self._live_files(run),
-            ref_parts=tuple(self._ref_parts()),
+            ref_parts=parts_in_use(entries, parts) if run else parts,
         )
 
     def _generation_paths(self, rows: list[RunArtifact] | None) -> list[Path]:

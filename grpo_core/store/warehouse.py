@@ -5,6 +5,7 @@ DuckDB's configuration locked, no network and no file but the lake's Parquet, so
 written.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ class Warehouse:
         catalog: Complete artefacts and who used them.
         sql_directory: Where the queries are.
         threads: DuckDB threads; None lets DuckDB choose.
+        memory_bytes: Memory of DuckDB; beyond it rows go to temporary files. None lets it choose.
         regraded: Rows for the queries of `sql/regrade`, see `relations.REGRADED_TABLES`.
     """
 
@@ -52,13 +54,14 @@ class Warehouse:
         *,
         sql_directory: Path = SQL_DIRECTORY,
         threads: int | None = None,
+        memory_bytes: int | None = None,
         regraded: Mapping[str, pa.Table] = MappingProxyType({}),
     ) -> None:
         self.queries = read_queries(sql_directory)
         self._views = order_views(self.queries)
         self._files = base_files(catalog)
         self._created: set[str] = set()
-        self._connection = connect(threads)
+        self._connection = connect(threads, memory_bytes)
         create_catalog_tables(self._connection, catalog)
         create_regraded_tables(self._connection, regraded)
         lock(self._connection, self._files)
@@ -187,10 +190,15 @@ class Warehouse:
         return AuditResult(query.name, query.severity, num_rows, query.why, rows, query.sql)
 
     def _column_types(self) -> dict[str, dict[str, str]]:
-        self._prepare(self._everything())
-        rows = self._connection.execute(
-            "select table_name, column_name, data_type from duckdb_columns() order by column_index"
-        ).fetchall()
+        """Columns of every table and view, which no file decides and none is opened for."""
+        with contextlib.closing(connect(1)) as connection, duckdb_errors():
+            create_catalog_tables(connection, Catalog((), (), (), {}))
+            create_regraded_tables(connection, {})
+            create_views(connection, self._files, self._views)
+            rows = connection.execute(
+                "select table_name, column_name, data_type from duckdb_columns() "
+                "order by column_index"
+            ).fetchall()
         types: dict[str, dict[str, str]] = {}
         for table, column, kind in rows:
             types.setdefault(table, {})[column] = kind

@@ -6,7 +6,7 @@
 --     run: run name
 --     phase: 0 for the prefilter, else the training phase
 --     prompt_id: prompt; variants are left out
---     n: completions
+--     n: graded completions
 --     num_correct: completions labelled correct
 --     num_null: completions without a reward
 --     num_truncated: completions that ended by length
@@ -14,32 +14,40 @@
 --     pass_rate: num_correct / (n - num_null); null when nothing was decided
 with
 
-completions as (
-    select
-        s.run,
-        0 as phase,
-        s.prompt_id,
-        v.label,
-        v.reward_raw,
-        s.finish_reason,
-        s.num_completion_tokens
-    from run_samples as s
-    inner join run_verdicts as v
-        on s.run = v.run and s.prompt_id = v.prompt_id and s.sample_index = v.sample_index
-    union all
+sampled as (
     select
         run,
-        phase,
         prompt_id,
-        label,
-        reward_raw,
-        finish_reason,
-        num_completion_tokens
-    from run_rollouts
-    where variant_id is null
+        count(*) filter (where finish_reason = 'length') as num_truncated,
+        cast(sum(num_completion_tokens) as bigint) as num_tokens
+    from run_samples
+    group by run, prompt_id
+),
+
+graded as (
+    select
+        run,
+        prompt_id,
+        count(*) as n,
+        count(*) filter (where label = 'correct') as num_correct,
+        count(*) filter (where reward_raw is null) as num_null
+    from run_verdicts
+    group by run, prompt_id
 ),
 
 counts as (
+    select
+        g.run,
+        0 as phase,
+        g.prompt_id,
+        g.n,
+        g.num_correct,
+        g.num_null,
+        s.num_truncated,
+        s.num_tokens
+    from graded as g
+    inner join sampled as s on g.run = s.run and g.prompt_id = s.prompt_id
+    union all
     select
         run,
         phase,
@@ -49,7 +57,8 @@ counts as (
         count(*) filter (where reward_raw is null) as num_null,
         count(*) filter (where finish_reason = 'length') as num_truncated,
         cast(sum(num_completion_tokens) as bigint) as num_tokens
-    from completions
+    from run_rollouts
+    where variant_id is null
     group by run, phase, prompt_id
 )
 

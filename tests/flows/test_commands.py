@@ -51,6 +51,14 @@ def test_sql_in_every_format(lake: str, tmp_path: Path) -> None:
     assert "letter" in _grpo("sql", query, "--lake", lake).output
 
 
+def test_sql_of_a_stage_or_phase_that_is_not_there_says_what_is(
+    lake: str,
+) -> None:
+    for option in (["--stage", "train"], ["--phase", "1"]):
+        with pytest.raises(DataContractError, match="nothing here has"):
+            _grpo("sql", "select count(*) from run_rollouts", "--lake", lake, *option)
+
+
 def test_sql_lists_and_describes_what_there_is(lake: str) -> None:
     listing = _grpo("sql", "--list", "--lake", lake).output
     for name in ("prompts", "pass_at_k", "pass_rates_by_band"):

@@ -114,6 +114,17 @@ def verdict_lost(lake: LakeFixture) -> None:
     lake.rows("verdicts", "verdicts").pop(3)
 
 
+@breaks("assert_samples_have_one_verdict")
+def verdict_of_other_sample(lake: LakeFixture) -> None:
+    lake.rows("verdicts", "verdicts")[3]["sample_index"] = 90
+
+
+@breaks("assert_samples_have_one_verdict")
+def verdict_twice_instead_of_the_next(lake: LakeFixture) -> None:
+    rows = lake.rows("verdicts", "verdicts")
+    rows[4]["sample_index"] = rows[3]["sample_index"]
+
+
 @breaks("assert_eval_samples_have_one_verdict")
 def verdict_of_other_checkpoint(lake: LakeFixture) -> None:
     lake.rows("eval_verdicts/2", "eval_verdicts")[0]["checkpoint"] = "another"
@@ -466,6 +477,18 @@ def one_row_at_other_temperature(lake: LakeFixture) -> None:
 def unit_read_twice(lake: LakeFixture) -> None:
     rows = lake.rows("train/2", "rollouts")
     rows.append(dict(rows[0]))
+
+
+@breaks("assert_rows_unique")
+def verdict_read_twice(lake: LakeFixture) -> None:
+    rows = lake.rows("verdicts", "verdicts")
+    rows.append(dict(rows[5]))
+
+
+@breaks("assert_rows_unique")
+def high_sample_twice(lake: LakeFixture) -> None:
+    rows = lake.rows("samples", "samples")
+    rows[5]["sample_index"] = rows[6]["sample_index"] = 64
 
 
 @breaks("assert_rows_unique")

@@ -241,6 +241,16 @@ def test_results_stream(catalog: Catalog) -> None:
         assert next(batches).num_rows < 10_000
 
 
+def test_rows_beyond_the_memory_limit_go_to_temporary_files() -> None:
+    sql = "select range as n, md5(range::varchar) as h from range(1_000_000) order by h"
+    spilled = "select count(*) as n from duckdb_temporary_files()"
+    with Warehouse(EMPTY, threads=1, memory_bytes=40 << 20) as warehouse:
+        batches = warehouse.query(sql).batches()
+        num_rows = next(batches).num_rows
+        assert warehouse.query(spilled).dicts()[0]["n"] > 0
+        assert num_rows + sum(batch.num_rows for batch in batches) == 1_000_000
+
+
 def test_reports_check_their_parameters(catalog: Catalog) -> None:
     with Warehouse(catalog) as warehouse:
         with pytest.raises(DataContractError, match="no report 'nope'"):

@@ -190,19 +190,28 @@ def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_
         lake.store.current("audit", "a" * 64)
     part.unlink()
     (tmp_path / "part.parquet").rename(part)
-    tables = artifact.path / "tables"
-    tables.rename(tmp_path / "tables")
-    tables.symlink_to(tmp_path / "tables")
-    with pytest.raises(ArtifactError, match="behind a symbolic link"):
+    part.parent.rename(tmp_path / "audit_results")
+    part.parent.symlink_to(tmp_path / "audit_results")
+    with pytest.raises(ArtifactError, match="audit_results is a symbolic link"):
         lake.store.current("audit", "a" * 64)
-    tables.unlink()
-    (tmp_path / "tables").rename(tables)
+    part.parent.unlink()
+    (tmp_path / "audit_results").rename(part.parent)
     artifact.path.rename(tmp_path / "moved")
     artifact.path.symlink_to(tmp_path / "moved")
     with pytest.raises(ArtifactError, match="symbolic link"):
         lake.store.current("audit", "a" * 64)
     assert publish(lake, 1).path.is_dir()
     assert (tmp_path / "moved").is_dir()
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "tables/../../../../x"])
+def test_a_manifest_can_not_name_a_file_outside_of_its_artifact(lake: Lake, name: str) -> None:
+    artifact = publish(lake, 1)
+    manifest = read_json(artifact.path / "manifest.json")
+    manifest["files"] = {name: {"bytes": 1, "sha256": "0" * 64}, **manifest["files"]}
+    write_json(artifact.path / "manifest.json", manifest)
+    with pytest.raises(ArtifactError, match="lies outside of its artefact"):
+        lake.store.current("audit", "a" * 64)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
