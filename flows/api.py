@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from grpo_core.errors import ConfigError, ServiceError
@@ -32,6 +33,7 @@ class FlowRun:
         parameters: What it was created with.
         work_pool: Name of the pool whose workers execute it; empty for the local runner.
         state_name: Name of the state where it says more than its type, such as `Stopped`.
+        tags: By which the UI finds it.
     """
 
     id: str
@@ -41,6 +43,7 @@ class FlowRun:
     parameters: dict[str, Any]
     work_pool: str = ""
     state_name: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def is_final(self) -> bool:
@@ -152,11 +155,24 @@ class ApiClient:
         return _flow_run(self._call("GET", f"/flow_runs/{flow_run_id}"))
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
-        """Runs of `flow` that have not ended, the oldest first."""
+        """Runs of `flow` that are due and have not ended, the oldest first."""
         body = {
             "flows": {"name": {"any_": [flow]}},
-            "flow_runs": {"state": {"type": {"any_": list(ACTIVE_STATES)}}},
+            "flow_runs": {
+                "state": {"type": {"any_": list(ACTIVE_STATES)}},
+                "expected_start_time": {"before_": _soon()},
+            },
             "sort": "EXPECTED_START_TIME_ASC",
+            "limit": 100,
+        }
+        return [_flow_run(item) for item in self._call("POST", "/flow_runs/filter", body)]
+
+    def latest_flow_runs(self, flow: str) -> list[FlowRun]:
+        """The hundred latest runs of `flow` that are due, ended or not, the latest first."""
+        body = {
+            "flows": {"name": {"any_": [flow]}},
+            "flow_runs": {"expected_start_time": {"before_": _soon()}},
+            "sort": "EXPECTED_START_TIME_DESC",
             "limit": 100,
         }
         return [_flow_run(item) for item in self._call("POST", "/flow_runs/filter", body)]
@@ -230,6 +246,11 @@ class ApiClient:
             return json.loads(response.read() or b"null")
 
 
+def _soon() -> str:
+    """When a run counts as due: what a schedule will start is further off than clocks differ."""
+    return (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
+
+
 def _flow_run(record: dict[str, Any]) -> FlowRun:
     state = record.get("state") or {}
     return FlowRun(
@@ -240,6 +261,7 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
         parameters=record.get("parameters") or {},
         work_pool=record.get("work_pool_name") or "",
         state_name=state.get("name") or "",
+        tags=tuple(record.get("tags") or ()),
     )
 
 

@@ -19,14 +19,19 @@ def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: C
         print_summary(Lake(resolve_path(request.config.execution.lake)), request.run_name, console)
         return 0
     console.print(stage_table(progress))
+    say_outcome(ended)
+    say(f"what is complete is kept; to go on: {request.command()}")
+    return 1
+
+
+def say_outcome(ended: FlowRun) -> None:
+    """Print how a run that did not complete ended, with the hint of its error."""
     told, _, _ = ended.message.partition("\nto go on: ")
     message, _, hint = told.partition("\nhint: ")
     outcomes = {"FAILED": "the run failed", "CANCELLED": "the run was stopped"}
     outcome = outcomes.get(ended.state_type, "the run crashed")
     is_told = message and (ended.state_type != "CANCELLED" or ended.state_name == "Stopped")
     say_error(f"{outcome}: {message}" if is_told else outcome, hint)
-    say(f"what is complete is kept; to go on: {request.command()}")
-    return 1
 
 
 def stage_table(progress: RunProgress) -> Table:

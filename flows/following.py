@@ -14,7 +14,7 @@ from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
 from flows.local import ensure_up, find_runner
 from flows.progress import RunProgress
 from flows.project import Project, this_project
-from flows.request import Request
+from flows.request import Request, run_tags
 from flows.view import RunView, make_view
 from grpo_core.errors import ServiceError
 from grpo_core.paths import resolve_path
@@ -50,7 +50,7 @@ def execute(request: Request, console: Console) -> int:
     path = lake / "runs" / request.run_name / "progress.jsonl"
     offset = path.stat().st_size if path.exists() else 0
     title = f"{request.run_name} {request.target}"
-    tags = [FLOW_NAME, f"run:{request.run_name}", f"preset:{request.preset}"]
+    tags = run_tags(request.run_name, request.preset)
     flow_run = client.create_flow_run(
         f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=tags
     )

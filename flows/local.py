@@ -7,7 +7,6 @@ safe to call twice at once: a lock lets one caller through, the next finds thing
 
 import fcntl
 import hashlib
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ from flows.reconcile import reconcile
 from flows.server import (
     FIRST_PORT,
     STOP_SECONDS,
+    call,
     client_of,
     find_server,
     log_tail,
@@ -193,17 +193,7 @@ def _start_runner(project: Project, server: ProcessRecord, build: str) -> None:
 
 def _register(project: Project, server: ProcessRecord) -> None:
     command = [sys.executable, "-m", "flows.deployments", "--register-only"]
-    done = subprocess.run(
-        command,
-        cwd=project.root,
-        env=project.environment(server.address),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ServiceError(f"the deployments could not be registered:\n{done.stderr[-2000:]}")
+    call(project, command, server.address, "the deployments could not be registered")
 
 
 def _is_busy(client: ApiClient) -> bool:

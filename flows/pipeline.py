@@ -21,7 +21,8 @@ from flows.deployment_names import FLOW_NAME
 from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
 from flows.project import this_project
-from flows.request import command_of, default_run_name
+from flows.publishing import add_tags
+from flows.request import command_of, default_run_name, run_tags
 from flows.stages import run_stage_task, write_report_task
 from flows.supervisor import has_lost_runner, supervised
 from grpo_core.config import load_config
@@ -82,6 +83,7 @@ def grpo(
     calm_expected_errors()
     name = run or default_run_name(preset)
     states: dict[StageName, State[Any]] = {}
+    add_tags(run_tags(name, preset))
     try:
         with supervised(this_project().flow_process(str(flow_run.id))):
             _run(states, name, preset, stages, overrides, config_file, force, fork)

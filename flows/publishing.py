@@ -1,18 +1,21 @@
-"""Puts tables and the report on Prefect's Artifacts pages.
+"""Puts tables and the report on Prefect's Artifacts pages, and tags on the run.
 
 What can not be shown, because the server is away or a figure can not be read, costs a warning in
 the run's log and not the run.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.orchestration import get_client
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 
 from flows.reports import audit_of_run, make_report, summary_of_run
 from flows.result_tables import Rows, audit_rows, report_text, tables_after
@@ -69,6 +72,14 @@ def publish_report(lake: Lake, run: str) -> Path:
 def artifact_key(run: str, name: str) -> str:
     """Key of an artifact: Prefect takes lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", f"{run}-{name}".lower()).strip("-")
+
+
+def add_tags(tags: Sequence[str]) -> None:
+    """Give the present flow run these tags besides those that it has."""
+    tagged = list(dict.fromkeys([*flow_run.tags, *tags]))
+    if flow_run.id and tagged != flow_run.tags:
+        with _tolerated("what the run is tagged with"), get_client(sync_client=True) as client:
+            client.update_flow_run(UUID(flow_run.id), tags=tagged)
 
 
 @contextmanager

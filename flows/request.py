@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from flows.deployment_names import FLOW_NAME
 from grpo_core.config import RunConfig, load_config
 from grpo_core.errors import ConfigError
 from grpo_core.types import StageName
@@ -116,6 +117,16 @@ def make_request(
 def default_run_name(preset: str) -> str:
     """Name of a run that was given none: the preset's, in letters that a run name takes."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", preset)
+
+
+def run_name_of(parameters: Mapping[str, Any]) -> str:
+    """Name in the lake of the run that a flow run with these parameters works on."""
+    return parameters.get("run") or default_run_name(parameters.get("preset") or "tiny")
+
+
+def run_tags(run: str, preset: str) -> list[str]:
+    """Tags of every flow run, by which the UI finds those of a run or a preset."""
+    return [FLOW_NAME, f"run:{run}", f"preset:{preset}"]
 
 
 def command_of(parameters: Mapping[str, Any], finished: Collection[StageName] = ()) -> str:

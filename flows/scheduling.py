@@ -95,6 +95,20 @@ def unschedule(client: ApiClient, target: str, run: str) -> int:
     return len(found) + len(chained)
 
 
+def keep_schedules(client: ApiClient) -> None:
+    """Give a slug to the schedules that have none; to be called before registering.
+
+    Prefect keeps the schedules that a registration does not mention if every one of the deployment
+    has a slug, else it drops all of them. The form in the UI asks for no slug.
+    """
+    for deployment in client.deployments(FLOW_NAME).values():
+        for schedule in deployment["schedules"]:
+            if not schedule["slug"]:
+                body = {"slug": f"schedule-{schedule['id'][:8]}"}
+                body["parameters"] = schedule["parameters"]  # left out, they would be emptied
+                client.save_schedule(deployment["id"], body, schedule["id"])
+
+
 def planned(client: ApiClient) -> list[Planned]:
     """Everything that starts runs by itself."""
     found = []

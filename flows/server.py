@@ -48,14 +48,24 @@ def start_server(project: Project, *, at_old_port: bool = False) -> ProcessRecor
         ServiceError: It ended or did not answer in time; the message has its last log lines. Or
             its old port is taken by another program.
     """
+    while True:
+        last = read_record(project.record("server"))
+        port = _port(project.server_settings().port, last)
+        if at_old_port and last is not None and port != server_port(last):
+            raise ServiceError(
+                f"another program has taken port {server_port(last)} meanwhile",
+                hint="`grpo up` starts it at another port and brings the runner along",
+            )
+        try:
+            return _start_at(project, port)
+        except ServiceError:
+            if _can_bind(port):
+                raise
+            # Another server was as quick, and took the port while ours was importing.
+
+
+def _start_at(project: Project, port: int) -> ProcessRecord:
     settings = project.server_settings()
-    last = read_record(project.record("server"))
-    port = _port(settings.port, last)
-    if at_old_port and last is not None and port != server_port(last):
-        raise ServiceError(
-            f"another program has taken port {server_port(last)} meanwhile",
-            hint="`grpo up` starts it at another port and brings the runner along",
-        )
     url = f"http://{settings.client_host}:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start"]
     command += ["--host", settings.host, "--port", str(port), "--analytics-off"]
@@ -156,6 +166,32 @@ def spawn(project: Project, command: list[str], name: str, url: str) -> subproce
             stderr=stream,
             start_new_session=True,
         )
+
+
+def call(project: Project, command: list[str], url: str, failure: str) -> None:
+    """Run a command of the project to its end.
+
+    Args:
+        project: Where it works, with its settings.
+        command: Program and arguments.
+        url: The Prefect API that it talks to.
+        failure: What it means when it fails.
+
+    Raises:
+        ServiceError: It ended with another status than 0; the message has its last output.
+    """
+    done = subprocess.run(
+        command,
+        cwd=project.root,
+        env=project.environment(url),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ServiceError(f"{failure}:\n{done.stdout[-2000:]}")
 
 
 def record_process(

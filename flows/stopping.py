@@ -11,7 +11,7 @@ from flows.console import say
 from flows.deployment_names import FLOW_NAME
 from flows.following import READ_SECONDS, is_held, run_lock
 from flows.project import Project
-from flows.request import default_run_name
+from flows.request import run_name_of
 from flows.server import client_of, find_server
 from flows.watching import watch
 from grpo_core.errors import DataContractError, ServiceError
@@ -65,13 +65,13 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
         request_stop(directory, f"{who}@{socket.gethostname()}")
         say("asked the run to stop after the unit in work; Ctrl-C only stops watching")
     _wait_for_progress(directory)
-    watch(directory)
-    return 0 if _last_state(directory) in STOPPED else 1
+    code = watch(directory, client)
+    return 0 if code == 0 or _last_state(directory) in STOPPED else 1
 
 
 def _runs(client: ApiClient | None, run: str) -> list[FlowRun]:
     active = client.active_flow_runs(FLOW_NAME) if client is not None else []
-    return [flow_run for flow_run in active if run_of(flow_run) == run]
+    return [flow_run for flow_run in active if run_name_of(flow_run.parameters) == run]
 
 
 def _cancel_waiting(client: ApiClient | None, run: FlowRun) -> None:
@@ -106,12 +106,6 @@ def _wait_for_progress(directory: Path) -> None:
         time.sleep(READ_SECONDS)
 
 
-def run_of(flow_run: FlowRun) -> str:
-    """Name of the run in the lake that a flow run works on."""
-    given = flow_run.parameters
-    return given.get("run") or default_run_name(given.get("preset") or "tiny")
-
-
 def _cancel(client: ApiClient | None, directory: Path) -> None:
     flow_run = _attempt(directory)["request"]["flow_run"]
     if client is None or not flow_run:
@@ -124,7 +118,8 @@ def _cancel(client: ApiClient | None, directory: Path) -> None:
 
 
 def _last_state(directory: Path) -> str:
-    return str(_attempt(directory)["state"])
+    has_begun = bool(RunRecords(directory).latest)
+    return str(_attempt(directory)["state"]) if has_begun else ""
 
 
 def _attempt(directory: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@
 `prefect worker start --pool grpo`.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,8 @@ from pathlib import Path
 from flows.api import ApiClient
 from flows.deployment_names import FLOW_NAME, WORK_POOL
 from flows.project import Project
-from grpo_core.errors import ServiceError
+from flows.scheduling import keep_schedules
+from flows.server import call
 
 Notify = Callable[[str], None]
 
@@ -25,18 +25,9 @@ def give_to_pool(project: Project, client: ApiClient, notify: Notify) -> None:
         ServiceError: `prefect deploy` failed.
     """
     client.ensure_pool(WORK_POOL)
+    keep_schedules(client)
     command = [str(Path(sys.executable).with_name("prefect")), "--no-prompt", "deploy", "--all"]
-    done = subprocess.run(
-        command,
-        cwd=project.root,
-        env=project.environment(client.url),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ServiceError(f"prefect deploy --all failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    call(project, command, client.url, "prefect deploy --all failed")
     notify(f"workers execute from now on: prefect worker start --pool {WORK_POOL}")
 
 

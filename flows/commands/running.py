@@ -51,9 +51,13 @@ def watch_command(
     lake: LakeOption = None,
 ) -> None:
     """Follow the latest attempt of a run; Ctrl-C only stops watching."""
+    from flows.project import this_project
+    from flows.server import client_of, find_server
     from flows.watching import watch
 
-    raise typer.Exit(watch(open_lake(lake).run_directory(run)))
+    server = find_server(this_project())
+    client = client_of(this_project(), server) if server else None
+    raise typer.Exit(watch(open_lake(lake).run_directory(run), client))
 
 
 def stop_command(

@@ -12,7 +12,6 @@ from rich.table import Table
 from flows.console import out, say
 from flows.local import BUSY_SECONDS, Status, down, ensure_up, status
 from flows.project import foreign_settings, this_project
-from flows.work_pool import give_to_pool, take_back
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +35,8 @@ def up_command(
     project = this_project()
     client = ensure_up(project, say)
     if pool or local:
+        from flows.work_pool import give_to_pool, take_back
+
         patient = client.patient(BUSY_SECONDS)
         give_to_pool(project, patient, say) if pool else take_back(patient, say)
         ensure_up(project, say)

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import flows.following
 from flows.api import ApiClient, FlowRun
+from flows.deployment_names import RUNS_AT_A_TIME
 from flows.following import Follower, is_held, run_lock
 from flows.processes import ProcessRecord, birth_of
 from flows.progress import RunProgress
@@ -30,6 +31,7 @@ class FakeServer(ApiClient):
         self.states = list(states)
         self.calls: list[str] = []
         self.pool = ""
+        self.active = [CREATED]
         self.before_answer: Callable[[], None] = lambda: None
 
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
@@ -40,7 +42,7 @@ class FakeServer(ApiClient):
         return replace(CREATED, state_type=state, work_pool=self.pool)
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
-        return [CREATED]
+        return self.active
 
     def cancel(self, flow_run_id: str) -> None:
         self.calls.append("cancel")
@@ -98,6 +100,18 @@ def test_a_run_that_nobody_takes_is_cancelled_and_reported(
     with pytest.raises(ServiceError, match=r"the runner (did not take it|is not alive)"):
         follower.follow()
     assert server.calls == ["cancel"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_that_is_not_among_the_first_four_waits_and_says_so(tmp_path: Path) -> None:
+    server = FakeServer(*["SCHEDULED"] * 10, "RUNNING", "COMPLETED")
+    server.active = [replace(CREATED, state_type="RUNNING")] * RUNS_AT_A_TIME + [CREATED]
+    follower = _follower(tmp_path, server, has_runner=True)
+    said: list[str] = []
+    follower.view.say = said.append  # type: ignore[method-assign]
+    assert follower.follow().state_type == "COMPLETED"
+    assert "waiting: 4 runs are in progress, this one is next" in said
+    assert server.calls == []
 
 
 @pytest.mark.usefixtures("quick")

@@ -12,8 +12,9 @@ import pytest
 from flows import api
 from flows.api import ApiClient
 from flows.local import status
+from flows.processes import ProcessRecord, birth_of, stop_all
 from flows.project import Project
-from flows.server import free_port, is_ours
+from flows.server import free_port, is_ours, start_server
 from grpo_core.errors import ConfigError, ServiceError
 
 RUN = {"id": "7", "name": "x", "state": {"type": "RUNNING"}}
@@ -52,6 +53,52 @@ def test_a_taken_port_is_passed_over() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert free_port(port) > port
+
+
+QUICKER = """\
+import json, subprocess, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+port = int(sys.argv[sys.argv.index("--port") + 1])
+
+
+class Settings(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"home": HOME}).encode())
+
+
+if Path("rival").exists():
+    HTTPServer(("127.0.0.1", port), Settings).serve_forever()
+rival = "import socket, sys, time; s = socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1])))"
+rival += "; s.listen(); print(flush=True); time.sleep(60)"
+process = subprocess.Popen([sys.executable, "-c", rival, str(port)], stdout=subprocess.PIPE)
+process.stdout.readline()
+Path("rival").write_text(str(process.pid))
+sys.exit("address already in use")
+"""
+"""In the place of Prefect: at its first start another program is quicker, then it serves."""
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_a_port_that_is_taken_while_the_server_starts_costs_only_time(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.prepare()
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect" / "__init__.py").touch()
+    program = QUICKER.replace("HOME", repr(str(project.home)))
+    (tmp_path / "prefect" / "__main__.py").write_text(program, encoding="utf-8")
+    server = None
+    try:
+        server = start_server(project)
+        assert server.is_alive()
+        assert is_ours(project, server.address)
+    finally:
+        rival = int((tmp_path / "rival").read_text(encoding="utf-8"))
+        taken = [ProcessRecord(rival, birth_of(rival) or "", "", ""), server]
+        stop_all([record for record in taken if record is not None], 1.0)
 
 
 def test_somebody_elses_server_is_not_ours(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ class FakeServer(ApiClient):
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         return list(self.runs)
 
+    def latest_flow_runs(self, flow: str) -> list[FlowRun]:
+        return []
+
     def cancel(self, flow_run_id: str) -> None:
         self.cancelled.append(flow_run_id)
 
