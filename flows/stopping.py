@@ -17,7 +17,7 @@ from flows.watching import watch
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import request_stop
-from grpo_core.store.files import read_json
+from grpo_core.store.run_records import is_run, read_attempt
 
 STOPPED = frozenset({"Stopped", "Completed"})
 BEGIN_SECONDS = 60.0
@@ -118,11 +118,9 @@ def _cancel(client: ApiClient | None, directory: Path) -> None:
 
 
 def _last_state(directory: Path) -> str:
-    has_begun = bool(RunRecords(directory).latest)
-    return str(_attempt(directory)["state"]) if has_begun else ""
+    return str(_attempt(directory)["state"]) if is_run(directory) else ""
 
 
 def _attempt(directory: Path) -> dict[str, Any]:
     number = int(RunRecords(directory).latest["attempt"])
-    record: dict[str, Any] = read_json(directory / "attempts" / f"{number:04d}.json")
-    return record
+    return read_attempt(directory / "attempts" / f"{number:04d}.json")

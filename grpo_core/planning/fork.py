@@ -9,6 +9,7 @@ from grpo_core.store.artifacts import Artifact
 from grpo_core.store.canonical import sha256_json
 from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
+from grpo_core.store.run_records import is_run, read_run
 
 _PATTERN = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*):(\d+)(?::(\d+))?")
 _STATE_FILE = "state/trainer.json"
@@ -44,11 +45,11 @@ def resolve_fork(lake: Lake, text: str) -> ForkPoint:
 
 
 def _phase_artifact(lake: Lake, run: str, phase: int) -> Artifact:
-    record = lake.run_directory(run) / "run.json"
-    if not record.is_file():
+    directory = lake.run_directory(run)
+    if not is_run(directory):
         known = ", ".join(lake.run_names()) or "none yet"
         raise ConfigError(f"from: there is no run called {run!r}", hint=f"runs: {known}")
-    nodes = read_json(record)["nodes"]
+    nodes = read_run(directory)["nodes"]
     node = nodes.get(f"train/{phase}")
     if node is None:
         phases = sorted(label for label in nodes if label.startswith("train/"))

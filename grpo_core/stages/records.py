@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from grpo_core.store.files import read_json, write_json
+from grpo_core.store.files import write_json
+from grpo_core.store.run_records import attempt_files, is_run, read_attempt, read_run
 from grpo_core.types import StageName
 
 NodeState = Literal["Computed", "Reused"]
@@ -85,9 +86,12 @@ class RunRecords:
 
     @property
     def latest(self) -> dict[str, Any]:
-        """Contents of run.json, or an empty record."""
-        path = self.directory / "run.json"
-        return read_json(path) if path.is_file() else {"attempt": 0, "nodes": {}}
+        """Contents of run.json, what the attempts say without it, or an empty record.
+
+        Raises:
+            ArtifactError: Run.json is damaged and no attempt says what it held.
+        """
+        return read_run(self.directory) if is_run(self.directory) else {"attempt": 0, "nodes": {}}
 
     def pins(self) -> Mapping[str, Mapping[str, Any]]:
         """Node label → what the run used last."""
@@ -105,8 +109,10 @@ class RunRecords:
             labels: Nodes of the present graph.
         """
         latest = self.latest
-        self._close_killed(int(latest["attempt"]))
-        attempt = int(latest["attempt"]) + 1
+        numbers = [int(path.stem) for path in attempt_files(self.directory)]
+        last = max([int(latest["attempt"]), *numbers])
+        self._close_killed(last)
+        attempt = last + 1
         nodes = {label: node for label, node in latest["nodes"].items() if label in labels}
         write_json(
             self._attempt_path(attempt),
@@ -128,7 +134,7 @@ class RunRecords:
 
     def _close_killed(self, attempt: int) -> None:
         path = self._attempt_path(attempt)
-        if path.is_file() and (record := read_json(path))["state"] == "Running":
+        if path.is_file() and (record := read_attempt(path)).get("state") == "Running":
             write_json(path, {**record, "state": "Crashed", "error": "the process was killed"})
 
     def add(self, node: NodeResult) -> None:
@@ -137,7 +143,7 @@ class RunRecords:
         record = node.model_dump(mode="json")
         latest["nodes"][node.label] = record
         path = self._attempt_path(int(latest["attempt"]))
-        attempt = read_json(path)
+        attempt = read_attempt(path)
         attempt["nodes"].append(record)
         write_json(path, attempt)
         write_json(self.directory / "run.json", latest)
@@ -146,7 +152,7 @@ class RunRecords:
         """Close the current attempt."""
         path = self._attempt_path(int(self.latest["attempt"]))
         write_json(
-            path, {**read_json(path), "finished_at": utc_now(), "state": state, "error": error}
+            path, {**read_attempt(path), "finished_at": utc_now(), "state": state, "error": error}
         )
 
     def _attempt_path(self, attempt: int) -> Path:

@@ -6,17 +6,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from grpo_core.config import RunConfig, stored_config
-from grpo_core.errors import ArtifactError, ConfigError
+from grpo_core.errors import ArtifactError
 from grpo_core.planning.externals import digest_externals
 from grpo_core.policy.origins import Scorer
 from grpo_core.policy.reference import Reference
 from grpo_core.stages.devices import device_lock
 from grpo_core.store.artifacts import Artifact
 from grpo_core.store.exchange import latest_pins
-from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.ref_rows import Fingerprint, RefRow
-from grpo_core.store.ref_usage import missing_rows
+from grpo_core.store.ref_usage import caches_of, judged_rows, missing_rows, open_cache
+from grpo_core.store.run_records import read_run
 from grpo_core.types import Kind
 
 
@@ -28,8 +28,9 @@ _TOKENS = ["prompt_token_ids", "completion_token_ids", "temperature"]
 
 
 def restore_rows(lake: Lake, run: str, *, on_wait: Callable[[str], None] = _wait_silently) -> int:
-    """Score what is missing of the rows that a run uses now; returns how many.
+    """Score what is missing of the rows that a run uses now; returns how many were scored.
 
+    Every part of the caches that the run uses is decoded first, and set aside where it is damaged.
     Takes its turn on a GPU, as a stage does.
 
     Args:
@@ -43,13 +44,10 @@ def restore_rows(lake: Lake, run: str, *, on_wait: Callable[[str], None] = _wait
             trained with, or no artefact has the tokens of a row.
         RunBusyError: The lake is being cleaned.
     """
-    directory = lake.run_directory(run)
-    if not (directory / "run.json").is_file():
-        known = ", ".join(lake.run_names()) or "none yet"
-        raise ConfigError(f"run: there is no run called {run!r}", hint=f"runs: {known}")
-    config = stored_config(directory)
+    config = stored_config(lake.existing_run(run))
     with lake.in_use(f"restore of run {run!r}"):
         artifacts = [lake.store.generation(*pin) for pin in sorted(latest_pins(lake, [run]))]
+        _set_aside_damaged(lake, artifacts)
         missing: dict[str, set[str]] = {}
         for artifact in artifacts:
             for name, keys in missing_rows(lake, artifact).items():
@@ -64,7 +62,13 @@ def restore_rows(lake: Lake, run: str, *, on_wait: Callable[[str], None] = _wait
         who = f"grpo lake restore of run {run!r}"
         with device_lock(config, Kind.REF_LOGP, who, on_wait=on_wait, on_poll=lambda: None):
             reference.read(list(rows.values()))
-    return len(rows)
+    return reference.misses
+
+
+def _set_aside_damaged(lake: Lake, artifacts: Iterable[Artifact]) -> None:
+    names = {name for artifact in artifacts for name in judged_rows(lake, artifact)}
+    for directory in sorted({path for name in names for path in caches_of(lake, name)}):
+        open_cache(directory).set_aside_damaged()
 
 
 def _reference(lake: Lake, run: str, config: RunConfig, names: Iterable[str]) -> Reference:
@@ -78,7 +82,7 @@ def _reference(lake: Lake, run: str, config: RunConfig, names: Iterable[str]) ->
             f"reference {now} now",
             hint="put model and tokenizer back as they were",
         )
-    scorer = Scorer(run, read_json(lake.run_directory(run) / "run.json")["attempt"], "restore", now)
+    scorer = Scorer(run, read_run(lake.run_directory(run))["attempt"], "restore", now)
     return Reference.open(config, lake.root, weights=weights, tokenizer=tokenizer, scorer=scorer)
 
 

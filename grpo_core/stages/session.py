@@ -22,10 +22,11 @@ from grpo_core.stages.devices import check_device, check_device_memory
 from grpo_core.stages.faults import machine_fault, machine_faults_named
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import forget_stop
-from grpo_core.store.files import read_json, write_json
+from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.progress import ProgressLog
+from grpo_core.store.run_records import read_attempt
 from grpo_core.types import StageName
 
 logger = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class RunSession:
         """The attempt in progress below a run's directory."""
         config = stored_config(directory)
         attempt = int(RunRecords(directory).latest["attempt"])
-        record = read_json(directory / "attempts" / f"{attempt:04d}.json")
+        record = read_attempt(directory / "attempts" / f"{attempt:04d}.json")
         return cls(directory, config, record["request"], attempt)
 
     @property

@@ -38,8 +38,9 @@ from grpo_core.store.files import (
 from grpo_core.store.lake import Lake, is_run_name
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_cache import RefLogprobCache
-from grpo_core.store.ref_rows import read_fingerprint
-from grpo_core.store.ref_usage import check_rows, open_cache, used_rows
+from grpo_core.store.ref_claims import read_fingerprint
+from grpo_core.store.ref_usage import check_rows, judged_rows, open_cache, used_rows
+from grpo_core.store.run_records import read_run
 
 EXPORT = "export.json"
 EXPORT_VERSION = 1
@@ -78,24 +79,31 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
                 f"run {run!r} cannot be exported: {entry.path}: {entry.reason}",
                 hint=f"grpo run --run {run} makes it again",
             )
-    check_rows(
-        lake,
-        (lake.store.generation(*pin) for pin in sorted(pins)),
-        hint=f"grpo lake restore --run {run} scores them again",
-    )
+    artifacts = [lake.store.generation(*pin) for pin in sorted(pins)]
+    hint = f"grpo lake restore --run {run} scores them again"
+    check_rows(lake, artifacts, hint=hint)
+    needed = [rows for artifact in artifacts for rows in judged_rows(lake, artifact).items()]
     who = hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}")
     with who, lake.in_use(f"export of run {run!r}"), _scratch(lake) as scratch:
         generations = sorted({(e.stage, e.key, e.content) for e in catalog.entries})
         for stage, key, content in generations:
             source = lake.store.generation(stage, key, content).path
             _copy(source, scratch / source.relative_to(lake.root))
-        num_rows = _export_cache(lake, scratch, row_keys(lake, generations))
+        exported = _export_cache(lake, scratch, row_keys(lake, generations))
+        for name, keys in needed:
+            there = exported.get(name, set()) if name else set().union(*exported.values())
+            if unread := set(keys) - there:
+                raise ArtifactError(
+                    f"{len(unread)} of the {len(keys)} reference rows that an artefact of run "
+                    f"{run!r} rests on lie in damaged parts of ref_logprobs/{name or '*'}",
+                    hint=hint,
+                )
         _copy(lake.run_directory(run), scratch / "runs" / run)
         files = _listing(scratch)
         write_json(scratch / EXPORT, {"version": EXPORT_VERSION, "run": run, "files": files})
         _pack(scratch, target)
     total = sum(entry["bytes"] for entry in files.values())
-    return Exchange(run, len(generations), num_rows, total)
+    return Exchange(run, len(generations), sum(map(len, exported.values())), total)
 
 
 def import_run(lake: Lake, source: Path, *, name: str = "") -> Exchange:
@@ -149,7 +157,7 @@ def latest_pins(lake: Lake, runs: Iterable[str]) -> set[tuple[str, str, str]]:
     return {
         (node["stage"], node["key"], node["content"][:12])
         for run in runs
-        for node in read_json(lake.run_directory(run) / "run.json")["nodes"].values()
+        for node in read_run(lake.run_directory(run))["nodes"].values()
     }
 
 
@@ -166,17 +174,19 @@ def row_keys(lake: Lake, generations: Iterable[tuple[str, str, str]]) -> list[st
     return list(keys)
 
 
-def _export_cache(lake: Lake, scratch: Path, keys: list[str]) -> int:
-    count = 0
+def _export_cache(lake: Lake, scratch: Path, keys: list[str]) -> dict[str, set[str]]:
+    """Copy the rows that can be read; returns their keys by digest of the fingerprint."""
+    exported: dict[str, set[str]] = {}
     for directory in lake.ref_caches():
         cache = open_cache(directory)
         there, found = cache.take(keys)
         if there:
             values = [v for v in found.logprobs if v is not None]
             copy = RefLogprobCache(scratch / "ref_logprobs", cache.fingerprint)
-            count += copy.absorb(there, values, found.scored_by)
+            copy.absorb(there, values, found.scored_by)
+            exported[directory.name] = set(there)
             (copy.directory / ".lock").unlink()
-    return count
+    return exported
 
 
 def _import_cache(lake: Lake, directory: Path) -> int:

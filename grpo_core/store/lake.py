@@ -15,12 +15,14 @@ from grpo_core.store.artifacts import (
     read_current,
 )
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact, parts_in_use
-from grpo_core.store.files import FileDigests, glob_stable, read_json
+from grpo_core.store.files import FileDigests, glob_stable
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
+from grpo_core.store.ref_claims import FINGERPRINT, read_fingerprint
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
-from grpo_core.store.ref_rows import fingerprint_of, read_fingerprint
+from grpo_core.store.ref_rows import fingerprint_of
+from grpo_core.store.run_records import NODE_FIELDS, attempt_files, is_run, read_attempt, read_run
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LIVE_TABLES = ("rollouts", "steps", "events")
@@ -60,6 +62,18 @@ class Lake:
             )
         return self.root / "runs" / run
 
+    def existing_run(self, run: str) -> Path:
+        """Directory of a run that is there.
+
+        Raises:
+            ConfigError: There is no such run.
+        """
+        directory = self.run_directory(run)
+        if not is_run(directory):
+            known = ", ".join(self.run_names()) or "none yet"
+            raise ConfigError(f"run: there is no run called {run!r}", hint=f"runs: {known}")
+        return directory
+
     def lock_path(self, name: str) -> Path:
         """Lock file of a key or run."""
         return self.root / "locks" / f"{name}.lock"
@@ -76,7 +90,11 @@ class Lake:
 
     def run_names(self) -> list[str]:
         """Names of all runs, sorted."""
-        return sorted(path.parent.name for path in (self.root / "runs").glob("*/run.json"))
+        return sorted(
+            path.name
+            for path in (self.root / "runs").glob("*")
+            if is_run_name(path.name) and is_run(path)
+        )
 
     def generations(self) -> Iterator[Path]:
         """Directory of every generation of every artefact."""
@@ -104,9 +122,8 @@ class Lake:
             ConfigError: There is no such run.
             FileUnreadableError: The system does not let a file be read.
         """
-        if run is not None and not (self.run_directory(run) / "run.json").is_file():
-            known = ", ".join(self.run_names()) or "none yet"
-            raise ConfigError(f"run: there is no run called {run!r}", hint=f"runs: {known}")
+        if run is not None:
+            self.existing_run(run)
         rows = [row for name in ([run] if run else self.run_names()) for row in self._rows(name)]
         wanted = {(row.key, row.content) for row in rows} if run else None
         entries: list[CatalogEntry] = []
@@ -153,8 +170,8 @@ class Lake:
 
     def _rows(self, run: str) -> list[RunArtifact]:
         directory = self.run_directory(run)
-        latest = read_json(directory / "run.json")
-        attempts = [read_json(path) for path in sorted((directory / "attempts").glob("*.json"))]
+        latest = read_run(directory)
+        attempts = [read_attempt(path) for path in attempt_files(directory)]
         rows = [_run_row(run, a["attempt"], node) for a in attempts for node in a["nodes"]]
         touched = {row.label for row in rows if row.attempt == latest["attempt"]}
         carried = [
@@ -184,14 +201,35 @@ class Lake:
 
     def ref_caches(self) -> list[Path]:
         """Directories of the reference caches that this release reads."""
-        return [path for path in self._cache_directories() if read_fingerprint(path) is not None]
+        return [path for path, is_own in self._classified() if is_own is True]
 
     def foreign_caches(self) -> list[Path]:
         """Directories of reference caches of another release; they are left alone."""
-        return [path for path in self._cache_directories() if read_fingerprint(path) is None]
+        return [path for path, is_own in self._classified() if is_own is False]
+
+    def unclaimed_caches(self) -> dict[Path, ArtifactError]:
+        """Directories of reference caches whose `fingerprint.json` is damaged or missing → how."""
+        return {
+            path: is_own for path, is_own in self._classified() if isinstance(is_own, ArtifactError)
+        }
+
+    def _classified(self) -> Iterator[tuple[Path, bool | ArtifactError]]:
+        """Cache directories, and whether they are of this release or what hinders knowing it."""
+        for path in self._cache_directories():
+            try:
+                yield path, read_fingerprint(path) is not None
+            except ArtifactError as error:
+                yield path, error
 
     def _cache_directories(self) -> list[Path]:
-        return sorted(path.parent for path in self.root.glob("ref_logprobs/*/fingerprint.json"))
+        found = self.root.glob("ref_logprobs/*/*")
+        return sorted(
+            {
+                path.parent
+                for path in found
+                if path.name == FINGERPRINT or path.name.startswith("part-")
+            }
+        )
 
 
 def is_run_name(run: str) -> bool:
@@ -212,18 +250,4 @@ def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
 
 
 def _run_row(run: str, attempt: int, node: dict[str, Any]) -> RunArtifact:
-    return RunArtifact(run=run, attempt=attempt, **{k: node[k] for k in _NODE_FIELDS})
-
-
-_NODE_FIELDS = (
-    "stage",
-    "label",
-    "kind",
-    "phase",
-    "key",
-    "content",
-    "state",
-    "seconds",
-    "tokens",
-    "finished_at",
-)
+    return RunArtifact(run=run, attempt=attempt, **{k: node[k] for k in NODE_FIELDS})

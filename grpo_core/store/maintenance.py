@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +15,12 @@ from grpo_core.store.files import FileDigests, write_text
 from grpo_core.store.foreign_caches import find_foreign_caches
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.ref_claims import FINGERPRINT
+from grpo_core.store.ref_index import SUFFIX, orphaned_indices
 from grpo_core.store.ref_merges import list_parts, read_replaced
 from grpo_core.store.ref_parts import check_part
 from grpo_core.store.ref_usage import describe_missing, missing_rows, older_cache, open_cache
+from grpo_core.store.run_records import check_records
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
@@ -72,23 +75,60 @@ def verify(lake: Lake) -> Verified:
             check_files(read_artifact(path), FileDigests(None))
         except (ArtifactError, FileUnreadableError) as error:
             damaged.append(_damaged(lake, path, path.parent.parent.name, path.parent.name, error))
-    for stage, key, content in sorted(latest_pins(lake, lake.run_names())):
+    damaged += _records_damaged(lake)
+    older: list[str] = []
+    pins = _readable_pins(lake)
+    for stage, key, content in sorted(set().union(*pins.values())):
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
-    older: list[str] = []
-    damaged += _rows_lost(lake, older)
+    damaged += _rows_lost(lake, pins, older)
+    for directory, problem in lake.unclaimed_caches().items():
+        path = directory / FINGERPRINT
+        damaged.append(_damaged(lake, path, "ref-logp", directory.name, problem))
     num_parts = 0
     for directory in lake.ref_caches():
-        names = {*list_parts(directory), *_indexed(directory)}
-        num_parts += len(names)
-        for name in sorted(names):
-            try:
-                check_part(directory, name, open_cache(directory).fingerprint.digest)
-            except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
-                path = directory / f"{name}.parquet"
-                damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
+        names, found = _check_cache(lake, directory)
+        num_parts += names
+        damaged += found
     return Verified(len(paths), num_parts, damaged, older)
+
+
+def _check_cache(lake: Lake, directory: Path) -> tuple[int, list[DamagedEntry]]:
+    """Number of parts of a reference cache, and those that are damaged."""
+    damaged = []
+    try:
+        orphans = {path.name.removesuffix(SUFFIX) for path in orphaned_indices(directory)}
+        names = {*list_parts(directory), *(orphans - read_replaced(directory).keys())}
+    except (ArtifactError, FileUnreadableError) as error:
+        return 0, [_damaged(lake, directory, "ref-logp", directory.name, error)]
+    for name in sorted(names):
+        try:
+            check_part(directory, name, open_cache(directory).fingerprint.digest)
+        except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
+            path = directory / f"{name}.parquet"
+            damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
+    return len(names), damaged
+
+
+def _records_damaged(lake: Lake) -> Iterator[DamagedEntry]:
+    """Records of runs that cannot be read; without them nobody knows what a run used."""
+    for run in lake.run_names():
+        directory = lake.run_directory(run)
+        try:
+            for path, error in check_records(directory):
+                yield _damaged(lake, path, "", run, error)
+        except FileUnreadableError as error:
+            yield _damaged(lake, directory, "", run, error)
+
+
+def _readable_pins(lake: Lake) -> dict[str, set[tuple[str, str, str]]]:
+    """Run → what it uses now; without runs whose records cannot be read."""
+    pins = {}
+    for run in lake.run_names():
+        with suppress(ArtifactError, FileUnreadableError):
+            pins[run] = latest_pins(lake, [run])
+    return pins
 
 
 def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
@@ -107,7 +147,7 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
         paths += sorted((lake.root / name).glob("*"))
     paths += _unused_caches(lake)
     for directory in lake.ref_caches():
-        paths += sorted(directory.glob("damaged-*"))
+        paths += [*sorted(directory.glob("damaged-*")), *orphaned_indices(directory)]
         paths += [path for name in read_replaced(directory) for path in directory.glob(f"{name}.*")]
     paths += _temporaries(lake)
     if with_foreign:
@@ -169,13 +209,19 @@ def _unused_caches(lake: Lake) -> list[Path]:
         keys = row_keys(lake, there)
     except ArtifactError:  # nobody knows which rows a damaged artefact names
         return []
-    return [path for path in lake.ref_caches() if not open_cache(path).take(keys)[0]]
+
+    def is_unused(path: Path) -> bool:
+        return len(open_cache(path).missing(keys)) == len(keys)
+
+    return [path for path in lake.ref_caches() if is_unused(path)]
 
 
-def _rows_lost(lake: Lake, older: list[str]) -> Iterator[DamagedEntry]:
+def _rows_lost(
+    lake: Lake, pins: Mapping[str, set[tuple[str, str, str]]], older: list[str]
+) -> Iterator[DamagedEntry]:
     """By run, the artefacts whose reference rows no cache has; fills `older` on the way."""
-    for run in lake.run_names():
-        for stage, key, content in sorted(latest_pins(lake, [run])):
+    for run, used in pins.items():
+        for stage, key, content in sorted(used):
             try:
                 artifact = lake.store.generation(stage, key, content)
                 missing = missing_rows(lake, artifact)
@@ -197,13 +243,6 @@ def _temporaries(lake: Lake) -> list[Path]:
         for path in lake.root.glob(f"{place}/.*")
         if path.is_file() and _TEMPORARY.fullmatch(path.name)
     )
-
-
-def _indexed(directory: Path) -> set[str]:
-    """Parts that an index says there are; one without its part was deleted."""
-    replaced = read_replaced(directory)
-    names = {path.name.removesuffix(".index.npy") for path in directory.glob("part-*.index.npy")}
-    return names - set(replaced)
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:

@@ -11,6 +11,7 @@ A unit file is complete or absent (temporary name, fsync, rename), so nothing ap
 next run redoes whole units only.
 """
 
+import logging
 import os
 import shutil
 import uuid
@@ -30,9 +31,12 @@ from grpo_core.store.files import (
     write_text,
 )
 from grpo_core.store.parquet import read_parts, write_part
+from grpo_core.store.reading import reading
 from grpo_core.store.schemas import TABLES
 
 _WORKER, _TIMINGS = ".run", "timings.json"
+
+logger = logging.getLogger(__name__)
 
 
 class Partial:
@@ -127,10 +131,17 @@ class Partial:
         write_json(self.directory / _TIMINGS, {"seconds": dict(seconds), "tokens": dict(tokens)})
 
     def read_timings(self) -> tuple[dict[str, float], dict[str, int]]:
-        """Seconds and tokens by part that earlier attempts spent; none when there are none."""
+        """Seconds and tokens by part that earlier attempts spent; none when no record says so."""
         path = self.directory / _TIMINGS
-        record = read_json(path) if path.is_file() else {"seconds": {}, "tokens": {}}
-        return record["seconds"], record["tokens"]
+        try:
+            with reading(path):
+                record = read_json(path)
+            return dict(record["seconds"]), dict(record["tokens"])
+        except FileNotFoundError:
+            return {}, {}
+        except (ArtifactError, TypeError, KeyError):
+            logger.warning("%s is damaged: what earlier attempts spent is not counted", path)
+            return {}, {}
 
     def exists(self) -> bool:
         """Whether any work was left."""

@@ -18,7 +18,6 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,22 +26,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from grpo_core.errors import ArtifactError
-from grpo_core.store.files import write_json
 from grpo_core.store.locks import hold
-from grpo_core.store.ref_merges import finish_merge, list_parts, merge
+from grpo_core.store.ref_claims import claim
+from grpo_core.store.ref_index import Index, key_halves, orphaned_indices, search, write_index
+from grpo_core.store.ref_merges import (
+    BYTES_PER_PART,
+    finish_merge,
+    list_parts,
+    merge,
+    names_to_merge,
+    sequence_of,
+    set_aside,
+)
 from grpo_core.store.ref_parts import (
     ForeignIndexError,
-    Index,
     PartRows,
-    build_index,
-    key_halves,
-    load_index,
+    check_part,
+    forget_index,
     make_tables,
+    read_index,
     read_keys,
     read_rows,
     read_whole,
-    search,
-    write_index,
     write_part,
 )
 from grpo_core.store.ref_rows import (
@@ -50,15 +55,11 @@ from grpo_core.store.ref_rows import (
     Found,
     Logprobs,
     RefRow,
-    check_fingerprint,
     check_values,
 )
 
 logger = logging.getLogger(__name__)
 
-MERGED_PARTS = 8
-BYTES_PER_PART = 128 << 20
-"""No merge makes a larger part, so that a merge fits into memory."""
 _TRIES = 5
 """How often a reader looks again when a merge removes the parts that it is reading."""
 Answer = TypeVar("Answer")
@@ -80,7 +81,9 @@ class RefLogprobCache:
         self.directory = root / fingerprint.digest
         self._indices: dict[str, Index] = {}
         self._unusable: set[str] = set()
-        self._claim()
+        self._outdated: set[str] = set()
+        self._doubted: set[str] = set()
+        claim(self.directory, fingerprint)
 
     def get(
         self,
@@ -142,7 +145,7 @@ class RefLogprobCache:
         )
 
     def missing(self, keys: Sequence[str]) -> list[str]:
-        """Keys of rows that are not there, by the indices alone."""
+        """Keys of rows that are not there, by the indices of the parts that can be opened."""
         return self._retried(lambda: self._missing(keys)) if keys else []
 
     def absorb(
@@ -177,27 +180,34 @@ class RefLogprobCache:
             self._merge(batch)
             return len(before), len(self._load_indices())
 
+    def set_aside_damaged(self) -> int:
+        """Decode every part and set aside those that are damaged; returns how many were.
+
+        Their rows are missing from then on, and whoever needs one computes it again.
+
+        Raises:
+            FileUnreadableError: The system does not let a part be read.
+        """
+        with self._locked("check of reference log-probs"):
+            for name in list(self._load_indices()):
+                try:
+                    check_part(self.directory, name, self.fingerprint.digest)
+                except ArtifactError as error:
+                    self._pass_over(name, error)
+            return len(self._unusable)
+
     def keys(self) -> list[str]:
         """Keys of all rows, in order of writing."""
         return [
             key
-            for name in self._load_indices()
+            for name in self._retried(self._load_indices)
             for key in read_keys(self.directory, name, self.fingerprint.digest)
         ]
 
     @property
     def num_rows(self) -> int:
         """Rows in all parts."""
-        return sum(index.shape[1] for index in self._load_indices().values())
-
-    def _claim(self) -> None:
-        path = self.directory / "fingerprint.json"
-        expected = asdict(self.fingerprint)
-        if not path.is_file():
-            with hold(self.directory / ".lock", "making of a reference cache"):
-                if not path.is_file():
-                    write_json(path, expected)
-        check_fingerprint(path, expected)
+        return sum(index.shape[1] for index in self._retried(self._load_indices).values())
 
     def _missing(self, keys: Sequence[str]) -> list[str]:
         left = list(keys)
@@ -226,14 +236,16 @@ class RefLogprobCache:
         self, name: str, keys: Sequence[str], positions: npt.NDArray[np.int64]
     ) -> PartRows | None:
         """Rows of a part; None when it is damaged, and then it is not asked again."""
-        place = (self.directory, name, self.fingerprint.digest)
         try:
-            try:
-                return read_rows(*place, keys, positions)
-            except ForeignIndexError:
-                self._indices[name] = index = build_index(read_keys(*place))
-                positions = search(index, key_halves(keys))
-                return read_rows(*place, keys, positions) if (positions >= 0).all() else None
+            return read_rows(self.directory, name, self.fingerprint.digest, keys, positions)
+        except ForeignIndexError as error:
+            if name not in self._doubted:  # it was changed since it was proved: look again
+                self._doubted.add(name)
+                forget_index(self.directory, name)
+                self._indices.pop(name)
+                raise
+            self._pass_over(name, error)
+            return None
         except ArtifactError as error:
             self._pass_over(name, error)
             return None
@@ -251,17 +263,18 @@ class RefLogprobCache:
         return self._indices
 
     def _index_of(self, name: str) -> Index | None:
-        index = load_index(self.directory, name)
-        if index is not None:
-            return index
+        """Index of a part; None when the part is damaged."""
         try:
-            return build_index(read_keys(self.directory, name, self.fingerprint.digest))
+            index, is_outdated = read_index(self.directory, name, self.fingerprint.digest)
         except ArtifactError as error:
             self._pass_over(name, error)
             return None
+        if is_outdated:
+            self._outdated.add(name)
+        return index
 
     def _append(self, tables: Iterable[pa.Table], *, sequence: int | None = None) -> str:
-        numbers = [_sequence(name) for name in self._indices] or [-1]
+        numbers = [sequence_of(name) for name in self._indices] or [-1]
         number = max(numbers) + 1 if sequence is None else sequence
         name = f"part-{number:08d}-{uuid.uuid4().hex[:12]}"
         self._indices[name] = write_part(self.directory, name, tables, self.fingerprint.digest)
@@ -270,18 +283,10 @@ class RefLogprobCache:
     def _merge_sizes(self) -> None:
         """Merge while some size has eight parts."""
         while True:
-            sizes: dict[int, list[str]] = {}
-            for name in self._load_indices():
-                sizes.setdefault(_size_class(self._bytes([name])), []).append(name)
-            full = [
-                names[:MERGED_PARTS]
-                for names in sizes.values()
-                if len(names) >= MERGED_PARTS
-                and self._bytes(names[:MERGED_PARTS]) <= BYTES_PER_PART
-            ]
-            if not full:
+            names = names_to_merge({name: self._bytes([name]) for name in self._load_indices()})
+            if not names:
                 return
-            self._merge(full[0])
+            self._merge(names)
 
     def _merge(self, names: Sequence[str]) -> None:
         """Replace parts by one with their rows, in their order, each once."""
@@ -300,7 +305,7 @@ class RefLogprobCache:
         if len(first) < len(keys):
             table = table.take(sorted(first.values()))
         with merge(self.directory, names):
-            self._append([table], sequence=_sequence(names[0]))
+            self._append([table], sequence=sequence_of(names[0]))
 
     def _pass_over(self, name: str, error: ArtifactError) -> None:
         """Never use a damaged part again; its rows are computed again."""
@@ -310,11 +315,7 @@ class RefLogprobCache:
 
     def _set_aside(self) -> None:
         """Keep the bytes of damaged parts under names that nobody reads; the lock is held."""
-        for name in self._unusable:
-            for suffix in (".parquet", ".index.npy"):
-                path = self.directory / f"{name}{suffix}"
-                with suppress(FileNotFoundError):  # another writer was faster
-                    path.rename(path.with_name(f"damaged-{path.name}"))
+        set_aside(self.directory, self._unusable)
         self._unusable.clear()
 
     @contextmanager
@@ -324,27 +325,24 @@ class RefLogprobCache:
             for leftover in self.directory.glob(".part-*"):
                 leftover.unlink(missing_ok=True)
             finish_merge(self.directory)
+            for leftover in orphaned_indices(self.directory):
+                leftover.unlink(missing_ok=True)
             for name, index in self._load_indices().items():
-                if not (self.directory / f"{name}.index.npy").is_file():
+                if name in self._outdated or not self._has_index(name):
                     write_index(self.directory, name, index)
+            self._outdated.clear()
             yield
             self._set_aside()
 
     def _retried(self, read: Callable[[], Answer]) -> Answer:
-        """Look again when a part that was listed is gone: a merge has replaced it."""
+        """Look again when a part is gone, since a merge replaced it, or its index changed."""
         for _ in range(_TRIES - 1):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, ForeignIndexError):
                 return read()
         return read()
 
+    def _has_index(self, name: str) -> bool:
+        return (self.directory / f"{name}.index.npy").is_file()
+
     def _bytes(self, names: Sequence[str]) -> int:
         return sum((self.directory / f"{name}.parquet").stat().st_size for name in names)
-
-
-def _sequence(name: str) -> int:
-    return int(name.split("-")[1])
-
-
-def _size_class(num_bytes: int) -> int:
-    """Eight parts of one class make one of the next."""
-    return (num_bytes.bit_length() - 1) // 3

@@ -6,29 +6,76 @@ process left, or forgets it when the new part is not there.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from grpo_core.errors import ArtifactError
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.reading import reading
 
+MERGED_PARTS = 8
+BYTES_PER_PART = 128 << 20
+"""No merge makes a larger part, so that a merge fits into memory."""
 REPLACED_SECONDS = 600
 """How long a replaced part stays for queries that have listed it."""
 _MERGING, _REPLACED = "merging.json", "replaced.json"
+_LOST = "remove that file: at worst rows are stored twice until grpo lake compact"
 
 
 def list_parts(directory: Path) -> list[str]:
-    """Names of the parts in force, in order of writing."""
+    """Names of the parts in force, in order of writing.
+
+    A merge that has renamed its part into place counts as done, also when its process died then.
+
+    Raises:
+        ArtifactError: A note of this module is damaged.
+    """
     replaced = read_replaced(directory)
-    names = (path.stem for path in directory.glob("part-*.parquet"))
-    return sorted(name for name in names if name not in replaced)
+    while True:
+        names = _present(directory)
+        note = _read_merging(directory)
+        before, replaced = replaced, read_replaced(directory)
+        if before == replaced:  # else a merge ended between the looks, and its part may be unseen
+            break
+    merged = set(note["parts"]) if note and names - set(note["before"]) else set()
+    return sorted(names - replaced.keys() - merged)
+
+
+def sequence_of(name: str) -> int:
+    """Place of a part in the order of writing."""
+    return int(name.split("-")[1])
+
+
+def names_to_merge(num_bytes: Mapping[str, int]) -> list[str]:
+    """The first eight parts of one size class, by the sizes of all; none when no class is full."""
+    classes: dict[int, list[str]] = {}
+    for name, size in num_bytes.items():
+        classes.setdefault((size.bit_length() - 1) // 3, []).append(name)
+    for names in classes.values():
+        first = names[:MERGED_PARTS]
+        if len(first) == MERGED_PARTS and sum(num_bytes[name] for name in first) <= BYTES_PER_PART:
+            return first
+    return []
+
+
+def set_aside(directory: Path, names: Iterable[str]) -> None:
+    """Keep the bytes of damaged parts under names that nobody reads; the lock is held."""
+    for name in names:
+        for end in (".parquet", ".index.npy"):
+            path = directory / f"{name}{end}"
+            with suppress(FileNotFoundError):  # another writer was faster
+                path.rename(path.with_name(f"damaged-{path.name}"))
 
 
 def read_replaced(directory: Path) -> dict[str, float]:
     """Parts that a merge replaced → when."""
-    return dict(_read_note(directory / _REPLACED) or {})
+    path = directory / _REPLACED
+    note = _read_note(path)
+    if not all(isinstance(since, int | float) for since in note.values()):
+        raise _damaged(path)
+    return note
 
 
 @contextmanager
@@ -43,22 +90,37 @@ def merge(directory: Path, names: Sequence[str]) -> Iterator[None]:
 
 def finish_merge(directory: Path) -> None:
     """Complete or forget a merge whose process died."""
-    merging = directory / _MERGING
-    note = _read_note(merging)
-    if note is None:
+    note = _read_merging(directory)
+    if not note:
         return
     if _present(directory) - set(note["before"]):  # the merged part was renamed into place
         _retire(directory, note["parts"])
-    merging.unlink()
+    (directory / _MERGING).unlink()
 
 
-def _read_note(path: Path) -> Any:
-    """What a note of this module says; None when there is none."""
+def _read_merging(directory: Path) -> dict[str, Any]:
+    """The note of a merge that has not ended; empty when there is none."""
+    path = directory / _MERGING
+    note = _read_note(path)
+    if note and not all(isinstance(note.get(name), list) for name in ("parts", "before")):
+        raise _damaged(path)
+    return note
+
+
+def _read_note(path: Path) -> dict[str, Any]:
+    """What a note of this module says; empty when there is none."""
     try:
-        with reading(path, hint="remove the cache directory; it is computed again"):
-            return read_json(path)
+        with reading(path, hint=_LOST):
+            note = read_json(path)
     except FileNotFoundError:
-        return None
+        return {}
+    if not isinstance(note, dict):
+        raise _damaged(path)
+    return note
+
+
+def _damaged(path: Path) -> ArtifactError:
+    return ArtifactError(f"{path} is no note of a merge", hint=_LOST)
 
 
 def _present(directory: Path) -> set[str]:

@@ -2,10 +2,10 @@
 
 ```
 part-00000012-3f9c….parquet      one row a completion; scalars beside the list as everywhere
-part-00000012-3f9c….index.npy    uint64 [3, rows]: key halves, ascending by the first; row number
+part-00000012-3f9c….index.npy    see `ref_index`
 ```
 
-The index can always be made again from the part. Log-probs lie in byte-stream-split columns,
+Log-probs lie in byte-stream-split columns,
 because their mantissas are noise to any other encoding.
 """
 
@@ -27,6 +27,14 @@ import pyarrow.parquet as pq
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import write_atomically
 from grpo_core.store.reading import reading, size_of
+from grpo_core.store.ref_index import (
+    SUFFIX,
+    Index,
+    build_index,
+    index_digest,
+    load_index,
+    write_index,
+)
 from grpo_core.store.ref_rows import Logprobs
 
 ROWS_PER_GROUP = 256
@@ -56,9 +64,9 @@ _FORMAT: dict[str, Any] = {
 _READ = ["row_key", "logprobs", "scored_by"]
 
 _MAGIC = b"PAR1"
-
-Index = npt.NDArray[np.uint64]
-Keys = npt.NDArray[np.uint64]
+_INDEX_DIGEST = "grpo.index"
+_proven: dict[Path, tuple[tuple[int, ...], ...]] = {}
+"""Index → what it and its part were when this process proved that it is that of the part."""
 
 
 class ForeignIndexError(ArtifactError):
@@ -76,38 +84,6 @@ class PartRows:
 
     logprobs: list[Logprobs]
     scored_by: list[str]
-
-
-def key_halves(keys: Sequence[str]) -> Keys:
-    """Row keys of 32 hex digits as uint64 [2, rows]."""
-    packed = np.frombuffer(bytes.fromhex("".join(keys)), dtype=">u8").reshape(-1, 2)
-    return np.ascontiguousarray(packed.T.astype(np.uint64))
-
-
-def build_index(keys: Sequence[str]) -> Index:
-    """Index of a part whose rows have these keys, in order."""
-    high, low = key_halves(keys)
-    order = np.argsort(high)
-    return np.stack([high[order], low[order], order.astype(np.uint64)])
-
-
-def search(index: Index, keys: Keys) -> npt.NDArray[np.int64]:
-    """Row number of each key, -1 where the index has none; touches O(log rows) of it a key."""
-    high, low = index[0], index[1]
-    position = np.searchsorted(high, keys[0])
-    found = np.full(keys.shape[1], -1, dtype=np.int64)
-    open_keys = np.arange(keys.shape[1])
-    while open_keys.size:  # more than once only where two keys share their first 64 bits
-        at = position[open_keys]
-        inside = at < high.size
-        open_keys, at = open_keys[inside], at[inside]
-        alike = high[at] == keys[0][open_keys]
-        open_keys, at = open_keys[alike], at[alike]
-        hit = low[at] == keys[1][open_keys]
-        found[open_keys[hit]] = index[2][at[hit]].astype(np.int64)
-        open_keys = open_keys[~hit]
-        position[open_keys] += 1
-    return found
 
 
 def make_tables(
@@ -159,9 +135,11 @@ def write_part(directory: Path, name: str, tables: Iterable[pa.Table], fingerpri
         fingerprint: Of the cache.
     """
     keys: list[str] = []
+    index = build_index(keys)
     schema = SCHEMA.with_metadata({"grpo.table": "ref_logprobs", "grpo.fingerprint": fingerprint})
 
     def write(path: Path) -> None:
+        nonlocal index
         with pq.ParquetWriter(path, schema, **_FORMAT) as writer, ThreadPoolExecutor(1) as encoder:
             encoded: Future[None] | None = None
             for table in tables:  # the next portion is made while this one is encoded
@@ -171,31 +149,55 @@ def write_part(directory: Path, name: str, tables: Iterable[pa.Table], fingerpri
                 keys.extend(table.column("row_key").to_pylist())
             if encoded is not None:
                 encoded.result()
+            index = build_index(keys)
+            writer.add_key_value_metadata({_INDEX_DIGEST: index_digest(index)})
 
     write_atomically(directory / f"{name}.parquet", write)
-    index = build_index(keys)
     write_index(directory, name, index)
     return index
 
 
-def write_index(directory: Path, name: str, index: Index) -> None:
-    """Write the index of a part."""
+def read_index(directory: Path, name: str, fingerprint: str) -> tuple[Index, bool]:
+    """The index of a part that can be opened, and whether its file has to be written anew.
 
-    def write(path: Path) -> None:
-        with path.open("wb") as stream:
-            np.save(stream, index, allow_pickle=False)
+    An index that is not that of its part, by the digest in the part's footer, would hide rows: it
+    is made again from the part. A part of an earlier release states no digest; its keys are
+    compared. Either is done once in a process while neither file changes.
 
-    write_atomically(directory / f"{name}.index.npy", write)
+    Raises:
+        ArtifactError: The part is damaged or belongs to another cache.
+        FileUnreadableError: The system does not let it be read.
+        FileNotFoundError: It is gone: compaction replaced it.
+    """
+    path = directory / f"{name}.parquet"
+    identity = _identity(directory, name)
+    index = load_index(directory, name)
+    if index is not None and identity is not None and _proven.get(path) == identity:
+        return index, False
+    with _open_part(path, fingerprint) as file:
+        stated = (file.metadata.metadata or {}).get(_INDEX_DIGEST.encode(), b"").decode()
+        is_long = index is not None and index.shape[1] == file.metadata.num_rows
+    if not (is_long and index is not None and stated == index_digest(index)):
+        again = build_index(read_keys(directory, name, fingerprint))
+        if stated or index is None or not np.array_equal(index, again):
+            return again, True
+    if identity is not None:
+        _proven[path] = identity
+    return index, False
 
 
-def load_index(directory: Path, name: str) -> Index | None:
-    """The index of a part, mapped into memory; None when it is missing or torn."""
+def forget_index(directory: Path, name: str) -> None:
+    """Prove the index of a part again when it is read next."""
+    _proven.pop(directory / f"{name}.parquet", None)
+
+
+def _identity(directory: Path, name: str) -> tuple[tuple[int, ...], ...] | None:
+    """What changes when a part or its index does; None when one is missing."""
     try:
-        index = np.load(directory / f"{name}.index.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        found = [os.lstat(directory / f"{name}{end}") for end in (".parquet", SUFFIX)]
+    except OSError:
         return None
-    is_index = index.ndim == 2 and index.shape[0] == 3 and index.dtype == np.uint64
-    return index if is_index else None
+    return tuple((s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for s in found)
 
 
 def read_keys(directory: Path, name: str, fingerprint: str) -> list[str]:

@@ -6,16 +6,13 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from grpo_core.errors import ArtifactError, CacheStaleError, DataContractError
+from grpo_core.errors import DataContractError
 from grpo_core.store.canonical import sha256_json
-from grpo_core.store.files import read_json
-from grpo_core.store.reading import reading
 
 CACHE_VERSION = 2
 """Raised when the scoring code gives other numbers, or rows get other keys."""
@@ -206,39 +203,3 @@ def fingerprint_of(payload: Mapping[str, Any]) -> str:
         attention=fields["model.attention"],
         version=cache_version_of(payload),
     ).digest
-
-
-def read_fingerprint(directory: Path) -> Fingerprint | None:
-    """Fingerprint of a cache directory; None when it is not one of this release.
-
-    Another release may name, sort and stamp its parts in another way, so nothing that is read there
-    proves damage.
-    """
-    path = directory / "fingerprint.json"
-    try:
-        with reading(path):
-            fingerprint = Fingerprint(**read_json(path))
-    except (ArtifactError, TypeError):
-        return None
-    is_own = fingerprint.version == CACHE_VERSION and fingerprint.digest == directory.name
-    return fingerprint if is_own else None
-
-
-def check_fingerprint(path: Path, expected: dict[str, object]) -> None:
-    """Compare `fingerprint.json` with a fingerprint.
-
-    Raises:
-        CacheStaleError: They differ, or the file is damaged.
-        FileUnreadableError: The system does not let it be read.
-    """
-    try:
-        with reading(path):
-            got = read_json(path)
-    except ArtifactError as error:
-        raise CacheStaleError(error.message, hint="remove the directory") from error
-    if got != expected:
-        changed = sorted(name for name in expected if got.get(name) != expected[name])
-        raise CacheStaleError(
-            f"{path.parent} was made by another reference: {', '.join(changed)} differ",
-            hint="the cache belongs to another model, tokenizer or dtype; remove the directory",
-        )

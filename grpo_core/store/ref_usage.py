@@ -58,23 +58,33 @@ def older_cache(artifact: Artifact) -> str:
     return f"ref_logprobs/{name}, cache version {version} (this release reads {CACHE_VERSION})"
 
 
-def missing_rows(lake: Lake, artifact: Artifact) -> Rows:
-    """Rows that an artefact rests on and no cache has, by the indices of the caches alone.
-
-    Rows of a cache of another release are not judged.
-    """
+def judged_rows(lake: Lake, artifact: Artifact) -> Rows:
+    """Rows that an artefact rests on, without those of caches of other releases."""
     if older_cache(artifact):
         return {}
-    own = {path.name: path for path in lake.ref_caches()}
     foreign = {path.name for path in lake.foreign_caches()}
+    return {name: keys for name, keys in used_rows(artifact).items() if name not in foreign}
+
+
+def missing_rows(lake: Lake, artifact: Artifact) -> Rows:
+    """Rows that an artefact rests on and no cache has, by the parts that can be opened.
+
+    Rows of a cache of another release are not judged. A part whose pages are damaged behind a whole
+    footer counts as there: `RefLogprobCache.set_aside_damaged` decodes the pages.
+    """
     missing: Rows = {}
-    for name, keys in used_rows(artifact).items():
+    for name, keys in judged_rows(lake, artifact).items():
         left = keys
-        for directory in own.values() if not name else filter(None, [own.get(name)]):
+        for directory in caches_of(lake, name):
             left = open_cache(directory).missing(left)
-        if left and name not in foreign:
+        if left:
             missing[name] = left
     return missing
+
+
+def caches_of(lake: Lake, fingerprint: str) -> list[Path]:
+    """Cache directories with this digest; all for an empty one."""
+    return [path for path in lake.ref_caches() if fingerprint in ("", path.name)]
 
 
 def check_rows(lake: Lake, artifacts: Iterable[Artifact], *, hint: str) -> None:

@@ -15,16 +15,19 @@ from grpo_core.config import load_config
 from grpo_core.errors import ArtifactError
 from grpo_core.paths import resolve_path
 from grpo_core.stages import devices
+from grpo_core.store.exchange import export_run
 from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.maintenance import verify
+from grpo_core.store.ref_usage import open_cache
 from grpo_core.types import Kind, StageName
 
 pytestmark = pytest.mark.slow
 
 
 def grpo(lake: Path, *words: str) -> Result:
-    command = [*words, "--run", "mini", "--lake", str(lake)]
+    of_run = () if words == ("lake", "verify") else ("--run", "mini")
+    command = [*words, *of_run, "--lake", str(lake)]
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 
@@ -92,3 +95,44 @@ def test_restore_waits_for_the_device_and_says_for_whom(
     assert " reference rows scored again" in told[0]
     holder = read_json(tmp_path / "gpu-1.lock")["holder"]
     assert holder == "grpo lake restore of run 'mini'"
+
+
+@pytest.mark.parametrize("damage", ["page", "footer", "deleted", "fingerprint"])
+def test_restore_heals_a_cache_whose_files_are_damaged(
+    lake_copy: Path, tmp_path: Path, damage: str
+) -> None:
+    (cache,) = Lake(lake_copy).ref_caches()
+    rows = open_cache(cache).num_rows
+    part = max(cache.glob("part-*.parquet"), key=lambda path: path.stat().st_size)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 3] ^= 1
+    if damage == "page":
+        part.write_bytes(data)
+    elif damage == "footer":
+        part.write_bytes(data[:-20])
+    elif damage == "deleted":
+        part.unlink()
+    else:
+        (cache / "fingerprint.json").write_text("{")
+    found = grpo(lake_copy, "lake", "verify")
+    assert found.exit_code == 1
+    assert "grpo lake restore" in found.output
+    scored = grpo(lake_copy, "lake", "restore").output
+    assert scored.startswith("0 ") == (damage == "fingerprint")
+    assert verify(Lake(lake_copy)).damaged == []
+    assert open_cache(cache).num_rows == rows
+    assert grpo(lake_copy, "audit").exit_code == 0
+    assert export_run(Lake(lake_copy), "mini", tmp_path / "r.tar").num_cache_rows == rows
+    assert grpo(lake_copy, "lake", "restore").output.startswith("0 ")
+
+
+def test_a_run_scores_a_receipt_again_whose_part_was_cut(
+    lake_copy: Path, run_mini: Callable[..., Any]
+) -> None:
+    (cache,) = Lake(lake_copy).ref_caches()
+    for part in cache.glob("part-*.parquet"):
+        part.write_bytes(part.read_bytes()[:-20])
+    again = run_mini(lake_copy)
+    assert [node.label for node in again.values() if node.state != "Reused"] == ["ref_logp"]
+    assert "reference rows scored again" in grpo(lake_copy, "lake", "restore").output
+    assert verify(Lake(lake_copy)).damaged == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fault_walk import run_until
 
@@ -194,3 +195,39 @@ def test_an_import_is_killed_before_every_file_operation(lake: Lake, tmp_path: P
         if not was_killed:
             return
     raise AssertionError("the import never finished")
+
+
+def flip_in_logprobs(part: Path) -> None:
+    column = pq.read_metadata(part).row_group(0).column(2)
+    assert column.path_in_schema.startswith("logprobs")
+    data = bytearray(part.read_bytes())
+    data[column.data_page_offset + column.total_compressed_size - 3] ^= 1
+    part.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", ["page", "footer"])
+def test_a_run_whose_rows_are_damaged_is_not_exported(
+    lake: Lake, tmp_path: Path, damage: str
+) -> None:
+    """The index of the part is whole."""
+    (part,) = lake.root.glob("ref_logprobs/*/part-*.parquet")
+    if damage == "page":
+        flip_in_logprobs(part)
+    else:
+        part.write_bytes(part.read_bytes()[:-20])
+    with pytest.raises(ArtifactError, match="4 of the 4 reference rows") as caught:
+        export_run(lake, "r", tmp_path / "r.tar")
+    assert "grpo lake restore --run r" in caught.value.hint
+    assert not (tmp_path / "r.tar").exists()
+
+
+def test_rows_of_another_reference_do_not_stand_in_for_damaged_ones(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """Keys name tokens and temperature, so two references have rows of the same keys."""
+    (part,) = lake.root.glob("ref_logprobs/*/part-*.parquet")
+    other = Fingerprint("other", "t", "float32", "sdpa")
+    RefLogprobCache(lake.root / "ref_logprobs", other).put_many(ROWS, VALUES)
+    flip_in_logprobs(part)
+    with pytest.raises(ArtifactError, match="4 of the 4 reference rows"):
+        export_run(lake, "r", tmp_path / "r.tar")

@@ -1,0 +1,142 @@
+"""Records of runs that are torn or gone: named, made good where the attempts know, never fatal."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from grpo_core.errors import ArtifactError
+from grpo_core.stages.records import NodeResult, RunRecords
+from grpo_core.store import Lake
+from grpo_core.store.artifacts import Artifact, Draft
+from grpo_core.store.canonical import sha256_json
+from grpo_core.store.files import read_json
+from grpo_core.store.maintenance import find_garbage, verify
+from grpo_core.store.schemas import AUDIT_RESULTS
+
+PAYLOAD: dict[str, object] = {}
+KEY = sha256_json(PAYLOAD)
+TORN = ["", "{", "[]", "null", '{"attempt": 1}', '{"attempt": 1, "nodes": [1]}']
+
+
+def publish(lake: Lake, rows: int) -> Artifact:
+    table = pa.Table.from_pylist(
+        [{"audit": "a", "severity": "warn", "num_rows": rows, "why": "w"}],
+        schema=AUDIT_RESULTS.schema,
+    )
+    return lake.store.publish(Draft("audit", "audit", KEY, PAYLOAD, {"audit_results": table}))
+
+
+def use(lake: Lake, run: str, artifact: Artifact) -> None:
+    """One attempt of a run that used the artefact."""
+    records = RunRecords(lake.run_directory(run))
+    records.begin({}, {"audit"})
+    records.add(
+        NodeResult(
+            label="audit",
+            kind="audit",
+            stage="audit",
+            phase=-1,
+            key=artifact.key,
+            content=artifact.content,
+            path="x",
+            state="Computed",
+            seconds=1.0,
+            tokens=0,
+            figures={},
+            finished_at="2026-01-01T00:00:00+00:00",
+        )
+    )
+    records.finish("Completed", "")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Run `r` used two generations in two attempts, run `s` the second."""
+    lake = Lake(tmp_path / "lake")
+    first, second = publish(lake, 1), publish(lake, 2)
+    use(lake, "r", first)
+    use(lake, "r", second)
+    use(lake, "s", second)
+    return lake
+
+
+def grpo(lake: Lake, *words: str) -> str:
+    done = CliRunner().invoke(app, [*words, "--lake", str(lake.root)], catch_exceptions=False)
+    return done.output
+
+
+@pytest.mark.parametrize("text", [*TORN, None])
+def test_without_run_json_the_attempts_tell_what_a_run_uses(lake: Lake, text: str | None) -> None:
+    path = lake.run_directory("r") / "run.json"
+    pins = dict(RunRecords(path.parent).pins())
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    assert lake.run_names() == ["r", "s"]
+    assert find_garbage(lake) == []
+    (entry,) = verify(lake).damaged
+    assert str(path) in entry.reason
+    assert "runs/r/run.json" in grpo(lake, "lake", "verify")
+    assert [row.attempt for row in lake.catalog("r").run_artifacts] == [1, 2]
+    assert RunRecords(path.parent).pins() == pins
+    before = (path.parent / "attempts/0001.json").read_bytes()
+    assert RunRecords(path.parent).begin({}, {"audit"}) == 3
+    assert (path.parent / "attempts/0001.json").read_bytes() == before
+    assert RunRecords(path.parent).pins() == pins
+    assert verify(lake).damaged == []
+
+
+def test_an_attempt_that_run_json_does_not_know_is_not_overwritten(lake: Lake) -> None:
+    directory = lake.run_directory("r")
+    old = (directory / "run.json").read_text().replace('"attempt": 2', '"attempt": 1')
+    (directory / "run.json").write_text(old)
+    assert RunRecords(directory).begin({}, {"audit"}) == 3
+
+
+@pytest.mark.parametrize("text", TORN)
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda lake: lake.catalog(),
+        lambda lake: lake.catalog("r"),
+        find_garbage,
+    ],
+    ids=["all", "run", "gc"],
+)
+def test_a_torn_attempt_is_named(lake: Lake, text: str, act: Callable[[Lake], object]) -> None:
+    path = lake.run_directory("r") / "attempts/0001.json"
+    path.write_text(text)
+    with pytest.raises(ArtifactError, match=str(path)):
+        act(lake)
+    (entry,) = verify(lake).damaged
+    assert entry.path == "runs/r/attempts/0001.json"
+    assert "runs/r/attempts/0001.json" in grpo(lake, "lake", "verify")
+
+
+def test_a_torn_run_without_attempts_is_named_and_the_others_are_verified(lake: Lake) -> None:
+    path = lake.run_directory("r") / "run.json"
+    for attempt in (path.parent / "attempts").iterdir():
+        attempt.unlink()
+    path.write_text("{")
+    missing = lake.store.generation(
+        "audit", KEY, read_json(lake.root / "runs/s/run.json")["nodes"]["audit"]["content"]
+    )
+    missing.files("audit_results")[0].unlink()
+    found = [entry.reason for entry in verify(lake).damaged]
+    assert len(found) == 2
+    assert any(str(path) in reason for reason in found)
+    with pytest.raises(ArtifactError, match=r"run\.json"):
+        find_garbage(lake)
+
+
+@pytest.mark.parametrize("text", TORN[:4])
+def test_torn_timings_of_work_in_progress_count_nothing(lake: Lake, text: str) -> None:
+    partial = lake.partial("train", KEY)
+    partial.write_timings({"train": 1.0}, {"train": 1})
+    (partial.directory / "timings.json").write_text(text)
+    assert partial.read_timings() == ({}, {})
