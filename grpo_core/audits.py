@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_core.errors import DataContractError
-from grpo_core.store.artifacts import CONTENT_CHARACTERS
 from grpo_core.store.catalog import Catalog, parts_in_use
+from grpo_core.store.manifests import CONTENT_CHARACTERS
 from grpo_core.store.queries import SQL_DIRECTORY
 from grpo_core.store.results import AuditResult
 from grpo_core.store.warehouse import Warehouse

@@ -31,19 +31,21 @@ from grpo_core.store.files import (
     fsync_directory,
     fsync_file,
     link_or_copy,
-    read_json,
     sha256_file,
-    write_json,
     write_text,
+)
+from grpo_core.store.manifests import (
+    CONTENT_CHARACTERS,
+    content_digest,
+    read_manifest,
+    write_manifest,
 )
 from grpo_core.store.models import model_digest
 from grpo_core.store.parquet import read_parts, split_parts, write_part
 from grpo_core.store.reading import RECOMPUTED, reading, size_of
 from grpo_core.store.schemas import SCHEMA_VERSION, TABLES
 
-MANIFEST = "manifest.json"
 CURRENT = "CURRENT"
-CONTENT_CHARACTERS = 12
 _LIBRARIES = ("torch", "transformers", "pyarrow", "polars", "duckdb", "numpy", "vllm")
 
 
@@ -208,7 +210,7 @@ class ArtifactStore:
                 digests[name] = _directory_digest(staging / name)
         manifest = self._manifest(draft, tables, digests)
         manifest["files"] = self._file_list(staging)
-        write_json(staging / MANIFEST, manifest)
+        write_manifest(staging, manifest)
         return manifest
 
     def _stage_table(
@@ -233,7 +235,7 @@ class ArtifactStore:
             "kind": draft.kind,
             "stage": draft.stage,
             "key": draft.key,
-            "content": sha256_json({"kind": draft.kind, "digests": digests}),
+            "content": content_digest(draft.kind, digests),
             "aspects": {**directory_digests, **draft.aspects},
             "payload": draft.payload,
             "tables": tables,
@@ -284,7 +286,7 @@ def read_artifact(path: Path) -> Artifact:
     """Read a generation's manifest; its presence means that the generation is complete.
 
     Raises:
-        ArtifactError: No manifest, or one that is not JSON.
+        ArtifactError: No manifest, or one that is damaged.
         FileUnreadableError: The system does not let it be read.
     """
     if path.is_symlink():
@@ -292,12 +294,7 @@ def read_artifact(path: Path) -> Artifact:
             f"{path} is a symbolic link, expected a directory",
             hint="run the stage again: an artefact out of the lake is not used",
         )
-    hint = "run the stage again: an incomplete artefact is recomputed"
-    try:
-        with reading(path / MANIFEST, hint=hint):
-            return Artifact(path, read_json(path / MANIFEST))
-    except FileNotFoundError as error:
-        raise ArtifactError(f"{path} has no {MANIFEST}", hint=hint) from error
+    return Artifact(path, read_manifest(path))
 
 
 def check_files(

@@ -11,8 +11,9 @@ from fault_walk import failing_open, no_descriptor_left
 
 from grpo_core.errors import ArtifactError, DataContractError, FileUnreadableError
 from grpo_core.store.artifacts import Artifact, ArtifactStore, Draft
-from grpo_core.store.files import sha256_file, write_json
+from grpo_core.store.files import sha256_file
 from grpo_core.store.lake import Lake
+from grpo_core.store.manifests import write_manifest
 from grpo_core.store.schemas import AUDIT_RESULTS, EVENTS, TIMINGS
 from grpo_core.store.warehouse import Warehouse
 
@@ -165,7 +166,7 @@ def test_a_part_of_another_key_is_refused_when_read(store: ArtifactStore) -> Non
         artifact.table("audit_results")
 
 
-@pytest.mark.parametrize("point", ["write_json", "rename", "CURRENT"])
+@pytest.mark.parametrize("point", ["write_manifest", "rename", "CURRENT"])
 def test_a_crash_while_publishing_leaves_the_old_generation(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -175,7 +176,7 @@ def test_a_crash_while_publishing_leaves_the_old_generation(
         raise KeyboardInterrupt
 
     target = {
-        "write_json": ("grpo_core.store.artifacts.write_json", crash),
+        "write_manifest": ("grpo_core.store.artifacts.write_manifest", crash),
         "rename": ("grpo_core.store.artifacts.os.rename", crash),
         "CURRENT": ("grpo_core.store.artifacts.write_text", crash),
     }[point]
@@ -245,10 +246,7 @@ def test_artefacts_of_two_schema_versions_are_queried_side_by_side(tmp_path: Pat
     rewritten(part, pq.read_table(part).drop_columns(["before"]), schema_version="0")
     manifest = dict(old.manifest)
     facts = {"bytes": part.stat().st_size, "sha256": sha256_file(part)}
-    write_json(
-        old.path / "manifest.json",
-        manifest | {"files": {"tables/events/part-00000.parquet": facts}},
-    )
+    write_manifest(old.path, manifest | {"files": {"tables/events/part-00000.parquet": facts}})
     with Warehouse(lake.catalog(is_hashed=True)) as warehouse:
         found = warehouse.query("select artifact_key, before from events order by all").dicts()
     assert [(row["artifact_key"][0], row["before"]) for row in found] == [("a", None), ("b", 0.5)]

@@ -17,6 +17,7 @@ from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.files import read_json, sha256_file, write_json
 from grpo_core.store.maintenance import Verified, verify
+from grpo_core.store.manifests import write_manifest
 from grpo_core.store.schemas import REF_RECEIPTS
 
 KEY = "a" * 64
@@ -137,7 +138,7 @@ def name_run(scratch: Path, run: str) -> None:
 
 def rename_key(scratch: Path) -> None:
     (manifest,) = scratch.glob("artifacts/*/*/*/manifest.json")
-    write_json(manifest, {**read_json(manifest), "key": "../../../runs/victim"})
+    write_manifest(manifest.parent, {**read_json(manifest), "key": "../../../runs/victim"})
 
 
 @pytest.mark.parametrize("run", ["../../../runs/victim", "..", "", "a/b", "/tmp"])

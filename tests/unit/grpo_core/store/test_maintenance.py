@@ -23,6 +23,7 @@ from grpo_core.store.maintenance import (
     remove_garbage,
     verify,
 )
+from grpo_core.store.manifests import write_manifest
 from grpo_core.store.schemas import AUDIT_RESULTS
 
 
@@ -209,7 +210,7 @@ def test_a_manifest_can_not_name_a_file_outside_of_its_artifact(lake: Lake, name
     artifact = publish(lake, 1)
     manifest = read_json(artifact.path / "manifest.json")
     manifest["files"] = {name: {"bytes": 1, "sha256": "0" * 64}, **manifest["files"]}
-    write_json(artifact.path / "manifest.json", manifest)
+    write_manifest(artifact.path, manifest)
     with pytest.raises(ArtifactError, match="lies outside of its artefact"):
         lake.store.current("audit", "a" * 64)
 
