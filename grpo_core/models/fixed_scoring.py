@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from grpo_core.errors import DataContractError
 from grpo_core.models.head import FullLogits, Head
 from grpo_core.models.modes import inference
 from grpo_core.models.scoring import TokenRow
@@ -54,7 +55,15 @@ def score_fixed(
 
     Returns:
         One fp32 array [T] of nats per row, at the row's temperature.
+
+    Raises:
+        DataContractError: An empty prompt, or another number of temperatures than rows.
     """
+    if len(rows) != len(temperatures):
+        raise DataContractError(f"{len(rows)} rows but {len(temperatures)} temperatures")
+    for number, (prompt, _) in enumerate(rows):
+        if not len(prompt):
+            raise DataContractError(f"row {number}: empty prompt")
     results = [np.empty(0, np.float32)] * len(rows)
     with inference(model):
         for length, members in _passes(rows):

@@ -114,7 +114,11 @@ class Reference:
     def _read_through(self, rows: Sequence[RefRow]) -> RefRead:
         started = time.perf_counter()
         cached = self.cache.read(rows)
-        missing = [n for n, values in enumerate(cached.logprobs) if values is None]
+        first: dict[str, int] = {}
+        for n, values in enumerate(cached.logprobs):
+            if values is None:  # equal rows are scored once
+                first.setdefault(rows[n].key, n)
+        missing = list(first.values())
         found = [n for n, values in enumerate(cached.logprobs) if values is not None]
         looked_up = time.perf_counter()
         if found and not self._is_proven:
@@ -124,17 +128,18 @@ class Reference:
             self.cache.put_many(
                 [rows[n] for n in missing], list(fresh.values()), scored_by=self.scorer.signature
             )
-        self.hits += len(found)
+        self.hits += len(rows) - len(missing)
         self.misses += len(missing)
         look_up = (looked_up - started) / max(len(rows), 1)
         scoring = (time.perf_counter() - looked_up) / max(len(missing), 1)
-        origins = [
-            RefOrigin.SCORED if n in fresh else self.scorer.origin_of(writer)
-            for n, writer in enumerate(cached.scored_by)
-        ]
+        origins = [self.scorer.origin_of(writer) for writer in cached.scored_by]
         logprobs = [
-            fresh[n] if values is None else values for n, values in enumerate(cached.logprobs)
+            fresh[first[row.key]] if values is None else values
+            for row, values in zip(rows, cached.logprobs, strict=True)
         ]
+        for n, values in enumerate(cached.logprobs):
+            if values is None:
+                origins[n] = RefOrigin.SCORED if n in fresh else RefOrigin.REPEAT
         seconds = [look_up + scoring * (n in fresh) for n in range(len(rows))]
         return RefRead(logprobs, origins, seconds)
 

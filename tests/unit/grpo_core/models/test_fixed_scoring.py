@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from grpo_core.errors import DataContractError
 from grpo_core.models.fixed_scoring import (
     HEAD_POSITIONS,
     padded_length,
@@ -86,6 +87,21 @@ def test_the_logits_of_a_pass_never_exist_at_once(model: torch.nn.Module) -> Non
     with LargestLogits(model.get_output_embeddings().weight.shape[0]) as seen:
         score_fixed(model, rows, [1.0] * len(rows), head)
     assert 0 < seen.positions <= HEAD_POSITIONS < 30 * 60
+
+
+@pytest.mark.parametrize(
+    ("rows", "heat", "reason"),
+    [
+        ([((5,), (1, 2)), ((), (1, 2, 3))], [1.0, 1.0], "row 1: empty prompt"),
+        ([((), ())], [1.0], "row 0: empty prompt"),
+        ([((5,), (1, 2))], [1.0, 1.0], "1 rows but 2 temperatures"),
+    ],
+)
+def test_rows_that_nothing_predicts_are_refused(
+    model: torch.nn.Module, rows: list[TokenRow], heat: list[float], reason: str
+) -> None:
+    with pytest.raises(DataContractError, match=reason):
+        score_fixed(model, rows, heat, check_head(model))
 
 
 def test_nothing_to_score_gives_nothing(model: torch.nn.Module) -> None:

@@ -1,5 +1,6 @@
 """The reference behind its cache: only misses are scored, stale rows are refused, hits are told."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_each_hit_is_told_apart_and_a_second_asking_counts_nothing(tmp_path: Pat
     assert read.origins == [RefOrigin.PREFILTER] * 3 + [RefOrigin.SCORED]
     assert second.read(rows(4)) is read
     assert (second.hits, second.misses) == (3, 1)
+
+
+def test_rows_that_are_equal_are_scored_once(tmp_path: Path) -> None:
+    """A prompt may draw the same completion twice in one batch."""
+    one, other = rows(2)
+    asked = reference(tmp_path)
+    read = asked.read([one, other, one, RefRow(*dataclasses.astuple(one)), other])
+    assert (asked.hits, asked.misses) == (3, 2)
+    assert read.origins == [RefOrigin.SCORED] * 2 + [RefOrigin.REPEAT] * 3
+    for n, same in enumerate((0, 1, 0, 0, 1)):
+        np.testing.assert_array_equal(read.logprobs[n], read.logprobs[same])
+    assert min(read.seconds[:2]) > max(read.seconds[2:])
+    assert asked.cache.num_rows == 2
+    assert reference(tmp_path).read([one, other]).origins == [RefOrigin.REPEAT] * 2
 
 
 @pytest.mark.parametrize(
