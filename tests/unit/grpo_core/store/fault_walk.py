@@ -7,15 +7,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 _OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-def run_until(operation: int, root: Path, action: Callable[[], object]) -> bool:
+def run_until(
+    operation: int, root: Path, action: Callable[[], object], *, with_reads: bool = True
+) -> bool:
     """Run `action` in a child that kills itself before its file operation number `operation`.
+
+    Without reads, opening a file to read it counts as none.
 
     Returns whether it was killed; False when it finished first.
     """
@@ -25,6 +30,9 @@ def run_until(operation: int, root: Path, action: Callable[[], object]) -> bool:
 
         def hook(event: str, args: tuple[object, ...]) -> None:
             nonlocal count
+            is_read = event == "open" and not cast(int, args[2]) & _WRITES
+            if is_read and not with_reads:
+                return
             if event in _OPERATIONS and str(args[0]).startswith(inside):
                 if count == operation:
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fault_walk import run_until
 
@@ -24,12 +25,16 @@ from grpo_core.store.schemas import AUDIT_RESULTS
 KEY = "a" * 64
 
 
-def publish(lake: Lake, rows: int) -> Artifact:
-    table = pa.Table.from_pylist(
+def audit_rows(rows: int) -> pa.Table:
+    return pa.Table.from_pylist(
         [{"audit": "a", "severity": "warn", "num_rows": rows, "why": "w"}],
         schema=AUDIT_RESULTS.schema,
     )
-    return lake.store.publish(Draft("audit", "audit", KEY, {}, tables={"audit_results": table}))
+
+
+def publish(lake: Lake, rows: int) -> Artifact:
+    tables = {"audit_results": audit_rows(rows)}
+    return lake.store.publish(Draft("audit", "audit", KEY, {}, tables=tables))
 
 
 def current_rows(lake: Lake) -> int:
@@ -54,6 +59,15 @@ def check_cache(lake: Lake, count: int) -> None:
         np.testing.assert_array_equal(found, -np.arange(1, 6, dtype=np.float32) / (2 * number + 7))
 
 
+def visible_keys(lake: Lake) -> list[str]:
+    """Row keys as SQL sees them."""
+    return [
+        key
+        for part in lake.catalog().ref_parts
+        for key in pq.read_table(part, columns=["row_key"]).column("row_key").to_pylist()
+    ]
+
+
 def walk(
     tmp_path: Path,
     prepare: Callable[[Lake], object],
@@ -69,7 +83,7 @@ def walk(
         check(lake)
         shutil.rmtree(lake.root)
         if not was_killed:
-            assert operation > 5
+            assert operation > 4
             return
     raise AssertionError("the action never finished")
 
@@ -88,6 +102,7 @@ def test_publishing_is_killed_before_every_file_operation(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_an_append_that_merges_is_killed_before_every_file_operation(tmp_path: Path) -> None:
     def check(lake: Lake) -> None:
+        assert len(visible_keys(lake)) == len(set(visible_keys(lake))) in (7, 8)
         check_cache(lake, 7)
         put(lake, 7)
         check_cache(lake, 8)
@@ -100,6 +115,7 @@ def test_an_append_that_merges_is_killed_before_every_file_operation(tmp_path: P
 @pytest.mark.slow
 def test_a_compaction_is_killed_before_every_file_operation(tmp_path: Path) -> None:
     def check(lake: Lake) -> None:
+        assert len(visible_keys(lake)) == len(set(visible_keys(lake))) == 3
         check_cache(lake, 3)
         assert cache_of(lake).compact()[1] == 1
         check_cache(lake, 3)
@@ -112,6 +128,48 @@ def test_a_compaction_is_killed_before_every_file_operation(tmp_path: Path) -> N
         lambda lake: cache_of(lake).compact(),
         check,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fingerprint", [None, "{", "[]"])
+def test_the_claim_of_a_cache_is_killed_before_every_file_operation(
+    tmp_path: Path, fingerprint: str | None
+) -> None:
+    def prepare(lake: Lake) -> None:
+        lake.root.mkdir()
+        if fingerprint is not None:
+            put(lake, 0)
+            (cache_of(lake).directory / "fingerprint.json").write_text(fingerprint)
+
+    def check(lake: Lake) -> None:
+        if fingerprint is not None:
+            check_cache(lake, 1)
+        put(lake, 0)
+        put(lake, 1)
+        check_cache(lake, 2)
+        assert cache_of(lake).num_rows == 2
+        assert verify(lake).damaged == []
+        assert len(lake.ref_caches()) == 1
+
+    walk(tmp_path, prepare, cache_of, check)
+
+
+@pytest.mark.slow
+def test_a_unit_file_is_killed_before_every_file_operation(tmp_path: Path) -> None:
+    def write(lake: Lake, unit: int) -> None:
+        lake.partial("audit", KEY).write("audit_results", unit, audit_rows(unit))
+
+    def check(lake: Lake) -> None:
+        partial = lake.partial("audit", KEY)
+        for unit in partial.units("audit_results"):
+            assert partial.has("audit_results", unit)
+            assert partial.read("audit_results", unit) == audit_rows(unit)
+        assert 0 in partial.units("audit_results")
+        write(lake, 1)
+        assert partial.units("audit_results") == [0, 1]
+        assert partial.read_all("audit_results").num_rows == 2
+
+    walk(tmp_path, lambda lake: write(lake, 0), lambda lake: write(lake, 1), check)
 
 
 @pytest.mark.slow
