@@ -15,6 +15,7 @@ from grpo_core.store.artifacts import (
     read_current,
 )
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact, parts_in_use
+from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, glob_stable, read_json
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
@@ -28,6 +29,11 @@ from grpo_core.store.ref_rows import (
 )
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TREES = (
+    *("artifacts", "partial", "ref_logprobs", "runs", "locks"),
+    *(".staging", ".trash", ".digests", "artifacts/*", "ref_logprobs/*"),
+)
+_NOT_LINKED = "only the root of a lake may be a link: put the directory itself there"
 _LIVE_TABLES = ("rollouts", "steps", "events")
 
 
@@ -56,6 +62,7 @@ class Lake:
         """Directory of a run.
 
         Raises:
+            ArtifactError: It is a symbolic link.
             ConfigError: The name has separators, dots or spaces, or is too long.
         """
         if not is_run_name(run):
@@ -63,7 +70,29 @@ class Lake:
                 f"run: {run!r} is not a run name",
                 hint="use letters, digits, - and _, at most 64, starting with a letter or digit",
             )
-        return self.root / "runs" / run
+        directory = self.root / "runs" / run
+        refuse_links(self.root, directory, hint=_NOT_LINKED)
+        return directory
+
+    def links(self) -> list[Path]:
+        """Directories of the lake that are symbolic links: what lies behind them is not the lake's.
+
+        Linked generations are left to `read_artifact`.
+        """
+        patterns = (*_TREES, "artifacts/*/*", "runs/*")
+        return sorted(
+            path for pattern in patterns for path in self.root.glob(pattern) if path.is_symlink()
+        )
+
+    def refuse_links(self) -> None:
+        """Refuse a lake whose own directories lead out of it.
+
+        Raises:
+            ArtifactError: Names the first that is a symbolic link.
+        """
+        for pattern in _TREES:
+            for path in self.root.glob(pattern):
+                refuse_links(self.root, path, hint=_NOT_LINKED)
 
     def lock_path(self, name: str) -> Path:
         """Lock file of a key or run."""
@@ -72,7 +101,12 @@ class Lake:
     def in_use(
         self, holder: str, *, on_wait: Callable[[str], None] | None = None
     ) -> AbstractContextManager[None]:
-        """Keep `grpo lake gc` away while something is written; see `locks.share`."""
+        """Keep `grpo lake gc` away while something is written; see `locks.share`.
+
+        Raises:
+            ArtifactError: A directory of the lake is a symbolic link.
+        """
+        self.refuse_links()
         return share(self.lock_path("lake"), holder, what="the lake", on_wait=on_wait)
 
     def partial(self, stage: str, key: str) -> Partial:
@@ -80,8 +114,12 @@ class Lake:
         return Partial(self.root / "partial" / stage / key, key)
 
     def run_names(self) -> list[str]:
-        """Names of all runs, sorted."""
-        return sorted(path.parent.name for path in (self.root / "runs").glob("*/run.json"))
+        """Names of all runs, sorted; a linked directory is none."""
+        return sorted(
+            path.parent.name
+            for path in (self.root / "runs").glob("*/run.json")
+            if linked_directory(self.root, path.parent) is None
+        )
 
     def generations(self) -> Iterator[Path]:
         """Directory of every generation of every artefact."""
@@ -196,7 +234,9 @@ class Lake:
         return [path for path in self._cache_directories() if read_fingerprint(path) is None]
 
     def _cache_directories(self) -> list[Path]:
-        return sorted(path.parent for path in self.root.glob("ref_logprobs/*/fingerprint.json"))
+        """Directories of reference caches; a linked one is none."""
+        directories = [p.parent for p in self.root.glob("ref_logprobs/*/fingerprint.json")]
+        return sorted(d for d in directories if linked_directory(self.root, d) is None)
 
 
 def is_run_name(run: str) -> bool:
