@@ -59,9 +59,11 @@ def load_config(
     if config_file is not None:
         changes = _read_toml(config_file)
         _merge(layers, changes)
+    may_run_code = _may_run_code(layers)
     for override in overrides:
-        _refuse_code(override)
         _apply_override(layers, override)
+        if _may_run_code(layers) != may_run_code:
+            raise _code_by_override(override)
         _note_source(changes, override)
     _drop_foreign_splits(layers, changes)
     config = config_from_dict(layers)
@@ -88,13 +90,19 @@ def regraded_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
     return changed
 
 
-def _refuse_code(override: str) -> None:
+def _may_run_code(layers: Mapping[str, Any]) -> Any:
+    """What the layers say of `model.trust_remote_code`; None when nothing."""
+    model = layers.get("model")
+    return model.get("trust_remote_code") if isinstance(model, Mapping) else None
+
+
+def _code_by_override(override: str) -> ConfigError:
     """A flow parameter must not be able to run code that comes with a model."""
-    if override.partition("=")[0].strip() == "model.trust_remote_code":
-        raise ConfigError(
-            "model.trust_remote_code cannot be set by an override or a flow parameter",
-            hint="set it in a config file that you control: --config FILE",
-        )
+    return ConfigError(
+        "model.trust_remote_code cannot be set by an override or a flow parameter, "
+        f"which {override!r} does",
+        hint="set it in a config file that you control: --config FILE",
+    )
 
 
 def _note_source(changes: dict[str, Any], override: str) -> None:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from grpo_core.errors import ArtifactError
 from grpo_core.store.canonical import sha256_json
 from grpo_core.store.content import conform, table_digest
-from grpo_core.store.file_checks import check_places, sha256_of
+from grpo_core.store.file_checks import check_places, refuse_links, sha256_of
 from grpo_core.store.files import (
     FileDigests,
     fsync_directory,
@@ -126,6 +126,14 @@ class ArtifactStore:
         """Where the generations of a key lie."""
         return self.root / "artifacts" / stage / key
 
+    def make_key_directory(self, stage: str, key: str) -> Path:
+        """The directory of a key, made when it is not there; a link out of the lake goes."""
+        directory = self.key_directory(stage, key)
+        if directory.is_symlink():
+            self.discard(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     def current(self, stage: str, key: str) -> Artifact | None:
         """The generation in force, checked; None when there is none.
 
@@ -160,8 +168,7 @@ class ArtifactStore:
         staging.mkdir(parents=True)
         try:
             manifest = self._stage(staging, draft)
-            target = self.key_directory(draft.stage, draft.key)
-            target.mkdir(parents=True, exist_ok=True)
+            target = self.make_key_directory(draft.stage, draft.key)
             final = target / str(manifest["content"])[:CONTENT_CHARACTERS]
             self.settle(staging, final)
             write_text(target / CURRENT, final.name + "\n")
@@ -286,14 +293,11 @@ def read_artifact(path: Path) -> Artifact:
     """Read a generation's manifest; its presence means that the generation is complete.
 
     Raises:
-        ArtifactError: No manifest, or one that is damaged.
+        ArtifactError: No manifest, one that is damaged, or a link out of the lake.
         FileUnreadableError: The system does not let it be read.
     """
-    if path.is_symlink():
-        raise ArtifactError(
-            f"{path} is a symbolic link, expected a directory",
-            hint="run the stage again: an artefact out of the lake is not used",
-        )
+    out_of_lake = "run the stage again: an artefact out of the lake is not used"
+    refuse_links(path.parents[3], path, hint=out_of_lake)
     return Artifact(path, read_manifest(path))
 
 

@@ -1,4 +1,4 @@
-"""Whether the files that a manifest names lie inside their artefact, and what they hash to."""
+"""Whether files and directories lie where they must, inside the lake, and what files hash to."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +35,23 @@ def check_places(root: Path, names: Iterable[str]) -> None:
         path = root / directory
         if path.is_symlink():
             raise ArtifactError(f"{path} is a symbolic link, expected a directory", hint=RECOMPUTED)
+
+
+def linked_directory(root: Path, path: Path) -> Path | None:
+    """The first of the directories below `root` down to `path` that is a symbolic link."""
+    names = path.relative_to(root).parts
+    places = (root.joinpath(*names[: depth + 1]) for depth in range(len(names)))
+    return next((place for place in places if place.is_symlink()), None)
+
+
+def refuse_links(root: Path, path: Path, *, hint: str) -> None:
+    """Refuse a directory that is not itself in the lake at `root`.
+
+    Raises:
+        ArtifactError: Names the symbolic link that leads to it.
+    """
+    if (link := linked_directory(root, path)) is not None:
+        raise ArtifactError(f"{link} is a symbolic link, expected a directory", hint=hint)
 
 
 def _directories(name: str) -> Iterator[str]:

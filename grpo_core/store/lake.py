@@ -15,16 +15,22 @@ from grpo_core.store.artifacts import (
     read_current,
 )
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact, parts_in_use
+from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, glob_stable
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.ref_claims import FINGERPRINT, read_fingerprint
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
-from grpo_core.store.ref_rows import fingerprint_of
+from grpo_core.store.ref_rows import CACHE_VERSION, cache_version_of, fingerprint_of
 from grpo_core.store.run_records import NODE_FIELDS, attempt_files, is_run, read_attempt, read_run
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_TREES = (
+    *("artifacts", "partial", "ref_logprobs", "runs", "locks"),
+    *(".staging", ".trash", ".digests", "artifacts/*", "ref_logprobs/*"),
+)
+_NOT_LINKED = "only the root of a lake may be a link: put the directory itself there"
 _LIVE_TABLES = ("rollouts", "steps", "events")
 
 
@@ -53,6 +59,7 @@ class Lake:
         """Directory of a run.
 
         Raises:
+            ArtifactError: It is a symbolic link.
             ConfigError: The name has separators, dots or spaces, or is too long.
         """
         if not is_run_name(run):
@@ -60,7 +67,29 @@ class Lake:
                 f"run: {run!r} is not a run name",
                 hint="use letters, digits, - and _, at most 64, starting with a letter or digit",
             )
-        return self.root / "runs" / run
+        directory = self.root / "runs" / run
+        refuse_links(self.root, directory, hint=_NOT_LINKED)
+        return directory
+
+    def links(self) -> list[Path]:
+        """Directories of the lake that are symbolic links: what lies behind them is not the lake's.
+
+        Linked generations are left to `read_artifact`.
+        """
+        patterns = (*_TREES, "artifacts/*/*", "runs/*")
+        return sorted(
+            path for pattern in patterns for path in self.root.glob(pattern) if path.is_symlink()
+        )
+
+    def refuse_links(self) -> None:
+        """Refuse a lake whose own directories lead out of it.
+
+        Raises:
+            ArtifactError: Names the first that is a symbolic link.
+        """
+        for pattern in _TREES:
+            for path in self.root.glob(pattern):
+                refuse_links(self.root, path, hint=_NOT_LINKED)
 
     def existing_run(self, run: str) -> Path:
         """Directory of a run that is there.
@@ -81,7 +110,12 @@ class Lake:
     def in_use(
         self, holder: str, *, on_wait: Callable[[str], None] | None = None
     ) -> AbstractContextManager[None]:
-        """Keep `grpo lake gc` away while something is written; see `locks.share`."""
+        """Keep `grpo lake gc` away while something is written; see `locks.share`.
+
+        Raises:
+            ArtifactError: A directory of the lake is a symbolic link.
+        """
+        self.refuse_links()
         return share(self.lock_path("lake"), holder, what="the lake", on_wait=on_wait)
 
     def partial(self, stage: str, key: str) -> Partial:
@@ -89,11 +123,11 @@ class Lake:
         return Partial(self.root / "partial" / stage / key, key)
 
     def run_names(self) -> list[str]:
-        """Names of all runs, sorted."""
+        """Names of all runs, sorted; a linked directory is none."""
         return sorted(
             path.name
             for path in (self.root / "runs").glob("*")
-            if is_run_name(path.name) and is_run(path)
+            if is_run_name(path.name) and linked_directory(self.root, path) is None and is_run(path)
         )
 
     def generations(self) -> Iterator[Path]:
@@ -222,14 +256,13 @@ class Lake:
                 yield path, error
 
     def _cache_directories(self) -> list[Path]:
-        found = self.root.glob("ref_logprobs/*/*")
-        return sorted(
-            {
-                path.parent
-                for path in found
-                if path.name == FINGERPRINT or path.name.startswith("part-")
-            }
-        )
+        """Directories of reference caches; a linked one is none."""
+        found = {
+            path.parent
+            for path in self.root.glob("ref_logprobs/*/*")
+            if path.name == FINGERPRINT or path.name.startswith("part-")
+        }
+        return sorted(d for d in found if linked_directory(self.root, d) is None)
 
 
 def is_run_name(run: str) -> bool:
@@ -238,6 +271,7 @@ def is_run_name(run: str) -> bool:
 
 
 def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
+    payload = artifact.manifest["payload"]
     return CatalogEntry(
         kind=str(artifact.manifest["kind"]),
         stage=stage,
@@ -245,7 +279,8 @@ def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
         content=artifact.content,
         is_current=read_current(artifact.path.parent) == artifact.path.name,
         tables={name: tuple(artifact.files(name)) for name in artifact.manifest["tables"]},
-        ref_fingerprint=fingerprint_of(artifact.manifest["payload"]),
+        ref_fingerprint=fingerprint_of(payload),
+        has_older_cache=cache_version_of(payload) != CACHE_VERSION,
     )
 
 

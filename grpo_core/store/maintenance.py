@@ -11,6 +11,7 @@ from grpo_core.errors import ArtifactError, FileUnreadableError, GrpoError
 from grpo_core.store.artifacts import CURRENT, check_files, read_artifact, read_current
 from grpo_core.store.catalog import DamagedEntry
 from grpo_core.store.exchange import latest_pins, row_keys
+from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, write_text
 from grpo_core.store.foreign_caches import find_foreign_caches
 from grpo_core.store.lake import Lake
@@ -61,8 +62,10 @@ def no_run_active(lake: Lake) -> Iterator[None]:
     """Hold the lake alone, so that nothing is staged or published while it is cleaned.
 
     Raises:
+        ArtifactError: A directory of the lake is a symbolic link.
         RunBusyError: A run, an import or an export is at work.
     """
+    lake.refuse_links()
     with hold_or_refuse(lake.lock_path("lake"), "grpo lake gc", what="the lake"):
         yield
 
@@ -82,6 +85,9 @@ def verify(lake: Lake) -> Verified:
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
+    for path in lake.links():
+        reason = f"{path} is a symbolic link, expected a directory"
+        damaged.append(_damaged(lake, path, path.parent.name, path.name, ArtifactError(reason)))
     damaged += _rows_lost(lake, pins, older)
     for directory, problem in lake.unclaimed_caches().items():
         path = directory / FINGERPRINT
@@ -140,7 +146,11 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
     Args:
         lake: Where to look.
         with_foreign: Also reference caches of other releases that can go, see `foreign_caches`.
+
+    Raises:
+        ArtifactError: The directory of a run is a symbolic link, so nobody knows what it uses.
     """
+    _refuse_linked_runs(lake)
     pinned = {(key, content) for _, key, content in _pinned(lake)}
     paths = [path for path in lake.generations() if (path.parent.name, path.name) not in pinned]
     for name in (".trash", ".staging"):
@@ -152,16 +162,24 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
     paths += _temporaries(lake)
     if with_foreign:
         paths += [lake.root / c.path for c in find_foreign_caches(lake) if not c.kept_for]
-    return [Garbage(path.relative_to(lake.root), _size(path)) for path in paths]
+    return [
+        Garbage(path.relative_to(lake.root), _size(path))
+        for path in paths
+        if linked_directory(lake.root, path.parent) is None
+    ]
 
 
 def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
     """Remove what `find_garbage` found; killed at any point, the rest is whole.
 
-    A directory leaves its place in one rename before its files go.
+    A directory leaves its place in one rename before its files go; of a link only the link goes.
+
+    Raises:
+        ArtifactError: Something lies behind a link, out of the lake.
     """
     for item in garbage:
         path = lake.root / item.path
+        refuse_links(lake.root, path.parent, hint="nothing out of the lake is removed")
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
             continue
@@ -176,7 +194,7 @@ def _retire(lake: Lake, generation: Path) -> Path:
     """Move a generation to the trash, its key with the last one; CURRENT names one that stays."""
     directory = generation.parent
     others = sorted(
-        (path for path in directory.iterdir() if path.is_dir() and path != generation),
+        (p for p in directory.iterdir() if p.is_dir() and not p.is_symlink() and p != generation),
         key=lambda path: path.stat().st_mtime,
     )
     if not others:
@@ -235,6 +253,15 @@ def _rows_lost(
                 yield DamagedEntry(stage, key, path, reason)
 
 
+def _refuse_linked_runs(lake: Lake) -> None:
+    for path in (lake.root / "runs").glob("*"):
+        refuse_links(
+            lake.root,
+            path,
+            hint="what this run uses is not known, so nothing is removed: put the directory there",
+        )
+
+
 def _temporaries(lake: Lake) -> list[Path]:
     places = ("artifacts/*/*", "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
     return sorted(
@@ -251,5 +278,7 @@ def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> 
 
 
 def _size(path: Path) -> int:
+    if path.is_symlink():
+        return 0
     files = [path] if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file())

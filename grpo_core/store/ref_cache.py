@@ -28,9 +28,16 @@ import pyarrow as pa
 from grpo_core.errors import ArtifactError
 from grpo_core.store.locks import hold
 from grpo_core.store.ref_claims import claim
-from grpo_core.store.ref_index import Index, key_halves, orphaned_indices, search, write_index
+from grpo_core.store.ref_index import (
+    Index,
+    has_index,
+    key_halves,
+    orphaned_indices,
+    search,
+    write_index,
+)
 from grpo_core.store.ref_merges import (
-    BYTES_PER_PART,
+    batches_to_merge,
     finish_merge,
     list_parts,
     merge,
@@ -131,10 +138,9 @@ class RefLogprobCache:
             scored_by: Who scored them; comes back with each row.
 
         Raises:
-            DataContractError: Wrong dtype or length, not finite, above 0, or rounded to bf16.
+            DataContractError: A value is not what `check_values` expects; nothing is written.
         """
-        check_values(rows, logprobs)
-        return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows))
+        return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows), rows=rows)
 
     def take(self, keys: Sequence[str]) -> tuple[list[str], Found]:
         """The rows that are there, with their keys; for `absorb` on another machine."""
@@ -149,35 +155,36 @@ class RefLogprobCache:
         return self._retried(lambda: self._missing(keys)) if keys else []
 
     def absorb(
-        self, keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+        self,
+        keys: Sequence[str],
+        logprobs: Sequence[Logprobs],
+        scored_by: Sequence[str],
+        *,
+        rows: Sequence[RefRow] = (),
     ) -> int:
-        """Append rows that were checked before, unless they are there; returns those written."""
+        """Append rows unless they are there, checked if `rows` are given; returns those written."""
         at = {key: n for n, key in enumerate(keys)}
         with self._locked("append of reference log-probs"):
-            known = set(self.take(list(at))[0])
+            known = set(self.take(list(at))[0]) if self._load_indices() else set()
             fresh = [n for key, n in at.items() if key not in known]
+            others = set(range(len(rows))).difference(fresh) if len(fresh) < len(rows) else ()
+            check_values([rows[n] for n in others], [logprobs[n] for n in others])
             if fresh:
-                self._append(
-                    make_tables(
-                        [keys[n] for n in fresh],
-                        [logprobs[n] for n in fresh],
-                        [scored_by[n] for n in fresh],
-                    )
-                )
+                if len(fresh) < len(keys):
+                    keys = [keys[n] for n in fresh]
+                    logprobs = [logprobs[n] for n in fresh]
+                    scored_by = [scored_by[n] for n in fresh]
+                    rows = [rows[n] for n in fresh] if rows else ()
+                self._append(make_tables(keys, logprobs, scored_by, rows=rows))
                 self._merge_sizes()
         return len(fresh)
 
     def compact(self) -> tuple[int, int]:
         """Merge all parts into as few as possible; returns the numbers before and after."""
         with self._locked("compaction of reference log-probs"):
-            before = list(self._load_indices())
-            batch: list[str] = []
-            for name in before:
-                if batch and self._bytes([*batch, name]) > BYTES_PER_PART:
-                    self._merge(batch)
-                    batch = []
-                batch.append(name)
-            self._merge(batch)
+            before = self._sizes()
+            for batch in batches_to_merge(before):
+                self._merge(batch)
             return len(before), len(self._load_indices())
 
     def set_aside_damaged(self) -> int:
@@ -283,7 +290,7 @@ class RefLogprobCache:
     def _merge_sizes(self) -> None:
         """Merge while some size has eight parts."""
         while True:
-            names = names_to_merge({name: self._bytes([name]) for name in self._load_indices()})
+            names = names_to_merge(self._sizes())
             if not names:
                 return
             self._merge(names)
@@ -313,11 +320,6 @@ class RefLogprobCache:
         self._indices.pop(name, None)
         self._unusable.add(name)
 
-    def _set_aside(self) -> None:
-        """Keep the bytes of damaged parts under names that nobody reads; the lock is held."""
-        set_aside(self.directory, self._unusable)
-        self._unusable.clear()
-
     @contextmanager
     def _locked(self, purpose: str) -> Iterator[None]:
         """Hold the cache for writing, after tidying up behind a writer that died."""
@@ -328,11 +330,12 @@ class RefLogprobCache:
             for leftover in orphaned_indices(self.directory):
                 leftover.unlink(missing_ok=True)
             for name, index in self._load_indices().items():
-                if name in self._outdated or not self._has_index(name):
+                if name in self._outdated or not has_index(self.directory, name):
                     write_index(self.directory, name, index)
             self._outdated.clear()
             yield
-            self._set_aside()
+            set_aside(self.directory, self._unusable)
+            self._unusable.clear()
 
     def _retried(self, read: Callable[[], Answer]) -> Answer:
         """Look again when a part is gone, since a merge replaced it, or its index changed."""
@@ -341,8 +344,6 @@ class RefLogprobCache:
                 return read()
         return read()
 
-    def _has_index(self, name: str) -> bool:
-        return (self.directory / f"{name}.index.npy").is_file()
-
-    def _bytes(self, names: Sequence[str]) -> int:
-        return sum((self.directory / f"{name}.parquet").stat().st_size for name in names)
+    def _sizes(self) -> dict[str, int]:
+        """Part name → its bytes, in order of writing."""
+        return {n: (self.directory / f"{n}.parquet").stat().st_size for n in self._load_indices()}

@@ -74,6 +74,11 @@ def load_index(directory: Path, name: str) -> Index | None:
     return index if is_index else None
 
 
+def has_index(directory: Path, name: str) -> bool:
+    """Whether a part has an index, whatever it holds."""
+    return (directory / f"{name}{SUFFIX}").is_file()
+
+
 def index_digest(index: Index) -> str:
     """sha256 of an index, 64 hex digits."""
     return hashlib.sha256(np.ascontiguousarray(index).reshape(-1).data).hexdigest()

@@ -60,6 +60,19 @@ def names_to_merge(num_bytes: Mapping[str, int]) -> list[str]:
     return []
 
 
+def batches_to_merge(num_bytes: Mapping[str, int]) -> Iterator[list[str]]:
+    """All parts in their order, in as few batches as make parts of a bearable size."""
+    batch: list[str] = []
+    total = 0
+    for name, size in num_bytes.items():
+        if batch and total + size > BYTES_PER_PART:
+            yield batch
+            batch, total = [], 0
+        batch.append(name)
+        total += size
+    yield batch
+
+
 def set_aside(directory: Path, names: Iterable[str]) -> None:
     """Keep the bytes of damaged parts under names that nobody reads; the lock is held."""
     for name in names:

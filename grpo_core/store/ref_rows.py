@@ -25,7 +25,6 @@ _MAX_LOGPROB = 1e-4
 """Rounding may lift a log-prob of a certain token a little above 0."""
 _HALF_PRECISION_BITS = np.uint32(0x1FFF)
 """Low mantissa bits that are zero in every fp16 value, and so in every bf16 value too."""
-_ROWS_AT_ONCE = 1024
 _TELLING_NATS = 0.5
 """Values nearer 0 tell nothing: logit minus log-sum-exp is a multiple of their last place, so a
 confident token has zero low bits in fp32, too."""
@@ -94,31 +93,26 @@ class Found:
     scored_by: list[str]
 
 
-def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
+def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> Logprobs:
     """Refuse values that are not the fp32 log-probs of their rows; names the first bad row.
+
+    Returns:
+        The values of all rows, one row after the other.
 
     Raises:
         DataContractError: Wrong dtype or length, NaN or infinity, above 0, or fp32 values that
             were rounded to bf16 or fp16 before.
     """
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
-        _check_portion(rows[part], logprobs[part])
-
-
-def _check_portion(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
     lengths = [len(row.completion_token_ids) for row in rows]
     try:
-        flat = np.concatenate(
-            [np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no"
-        )  # refuses another dtype and another number of dimensions
+        flat = flatten(logprobs)
         has_right_form = lengths == list(map(len, logprobs))
     except (TypeError, ValueError):
         has_right_form = False
     if not has_right_form:
         raise _bad_form(rows, logprobs)
     if not flat.size:
-        return
+        return flat
     if not (flat.max() <= _MAX_LOGPROB and np.isfinite(flat.min())):
         raise _bad_value(rows, logprobs)
     rounded = _first_rounded(flat, np.array(lengths, np.int64))
@@ -128,6 +122,17 @@ def _check_portion(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None
             "every value below -0.5 is a bf16 or fp16 number (its low mantissa bits are zero)",
             hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
         )
+    return flat
+
+
+def flatten(logprobs: Sequence[Logprobs]) -> Logprobs:
+    """The values of all rows, one row after the other; refuses another dtype and more dimensions.
+
+    Raises:
+        TypeError: An array is not fp32.
+        ValueError: An array has not one dimension.
+    """
+    return np.concatenate([np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no")
 
 
 def _bad_form(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:

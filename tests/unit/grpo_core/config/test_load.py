@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from grpo_core.config import RunConfig, load_config, preset_names, stored_config
 from grpo_core.config.fields import declared_kinds, leaves
+from grpo_core.config.load import regraded_config
 from grpo_core.errors import ConfigError
 from grpo_core.types import Kind
 
@@ -29,7 +30,6 @@ def test_every_preset_loads(preset: str) -> None:
         ("train.use_critic=true", "GRPO has no use_critic"),
         ("train.value_clip=0.2", "GRPO has no value_clip"),
         ("train.phases.0.max_stepz=4", "did you mean train.phases.0.max_steps"),
-        ("model.trust_remote_code=true", "cannot be set by an override"),
         ("evaluate.max_completion_tokens=8", "would cut completions"),
         ("train.group_size=1", "train.group_size: .* got 1"),
         ("train.learning_rate=fast", "train.learning_rate"),
@@ -47,6 +47,46 @@ def test_every_preset_loads(preset: str) -> None:
 def test_mistakes_name_the_field(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config("tiny", overrides=[override])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.trust_remote_code=true"],
+        [" model.trust_remote_code = true"],
+        ['model={"path":"data/models/tiny","trust_remote_code":true}'],
+        ['model = {"trust_remote_code": 1}'],
+        ['model={"trust_remote_code":"yes"}'],
+        ["model={}", "model.trust_remote_code=on"],
+        ['model={"path":"a","path":"b","trust_remote_code":false,"trust_remote_code":true}'],
+    ],
+)
+def test_no_spelling_of_an_override_lets_a_model_run_its_code(overrides: list[str]) -> None:
+    with pytest.raises(ConfigError, match="trust_remote_code cannot be set by an override"):
+        load_config("tiny", overrides=overrides)
+
+
+def test_a_config_file_lets_a_model_run_its_code_and_no_override_changes_that(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[model]\ntrust_remote_code = true\n")
+    assert load_config("tiny", config_file=file).model.trust_remote_code
+    assert load_config(
+        "tiny", config_file=file, overrides=["model.dtype=bfloat16"]
+    ).model.trust_remote_code
+    for override in ("model.trust_remote_code=false", 'model={"path":"data/models/tiny"}'):
+        with pytest.raises(ConfigError, match="cannot be set by an override"):
+            load_config("tiny", config_file=file, overrides=[override])
+    assert not load_config(
+        "tiny", overrides=["model.path=data/models/tiny"]
+    ).model.trust_remote_code
+
+
+@pytest.mark.parametrize("override", ['model={"trust_remote_code":true}', "model.path=x"])
+def test_regrading_takes_no_setting_of_the_model(override: str) -> None:
+    with pytest.raises(ConfigError, match="only verdicts and bands"):
+        regraded_config(load_config("tiny"), [override])
 
 
 def test_an_unknown_preset_suggests_the_nearest() -> None:
