@@ -1,11 +1,12 @@
 """What the reference cache saves on a small run of the tiny preset: hits, misses, seconds, memory.
 
-python benchmarks/ref_cache_savings.py [--lake DIR] [--prompts 64] [--steps 8] [--set A.B=C …]
+python benchmarks/ref_cache_savings.py [--lake DIR] [--prompts 32] [--steps 8] [--set A.B=C …]
 
 Every line is a run in a process of its own on one lake, with one thread. `hits` and `misses` are
 rollouts, counted at each step that used them; `scored` is the time that misses took (loading the
 reference once included), `look-up` what asking the cache took, `spared` what scoring the hits
-would have taken at the speed of the misses of this table. Memory is the process's peak.
+would have taken at the speed of the first run's misses. Memory is the process's peak. The last line
+is what the cache costs where it saves nothing: rollouts that are new, a step at a time.
 """
 
 import argparse
@@ -20,13 +21,21 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 from grpo_core.config import load_config
+from grpo_core.models.load import load_policy
+from grpo_core.planning.externals import model_directory
 from grpo_core.stages import RunSession, run_stage
 from grpo_core.store.files import glob_stable
 from grpo_core.store.lake import Lake
+from grpo_core.store.ref_cache import RefLogprobCache
+from grpo_core.store.ref_merges import list_parts
+from grpo_core.store.ref_usage import open_cache
 from grpo_core.store.warehouse import Warehouse
 from grpo_core.types import StageName
 
+STEP_ROWS = 64
 STAGES = tuple(stage for stage in StageName if stage not in (StageName.EVALUATE, StageName.AUDIT))
 QUERY = """
 select
@@ -57,9 +66,21 @@ def overrides(options):
 def work(root, run, settings, force):
     """Run the stages up to training in this process."""
     config = load_config("tiny", overrides=settings)
+    import_libraries(config)
     with RunSession.open(config, root=root, run=run, stages=STAGES, force=force) as session:
         for stage in STAGES:
             run_stage(session.directory, stage)
+
+
+def import_libraries(config):
+    """Load the reference once, so that no line counts the seconds that imports take as scoring."""
+    load_policy(
+        model_directory(config.model.path),
+        dtype=config.model.dtype,
+        attention=config.model.attention,
+        trust_remote_code=False,
+        device=torch.device("cpu"),
+    )
 
 
 def child(command):
@@ -115,7 +136,7 @@ def line(name, reads, peak, speed):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lake", type=Path)
-    parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--set", action="append")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -154,6 +175,32 @@ def report(root, settings):
     gains = {name: line(name, *result, speed) for name, result in results.items()}
     not_worth = [name for name, gain in gains.items() if gain <= 0]
     print(f"the cache did not pay in: {', '.join(not_worth) or 'none of these'}")
+    print(cost_of_fresh_rollouts(root, speed))
+
+
+def cost_of_fresh_rollouts(root, speed):
+    """Ask an empty cache for the rows of these runs, 64 at a time, and append them."""
+    (directory,) = Lake(root).ref_caches()
+    keys, found = open_cache(directory).take(open_cache(directory).keys())
+    fresh = RefLogprobCache(root / "fresh", open_cache(directory).fingerprint)
+    looked_up = appended = 0.0
+    for start in range(0, len(keys), STEP_ROWS):
+        part = slice(start, start + STEP_ROWS)
+        begun = time.perf_counter()
+        fresh.take(keys[part])
+        asked = time.perf_counter()
+        fresh.absorb(keys[part], found.logprobs[part], found.scored_by[part])
+        looked_up += asked - begun
+        appended += time.perf_counter() - asked
+    fresh.compact()
+    tokens = sum(values.size for values in found.logprobs)
+    files = [p for name in list_parts(fresh.directory) for p in fresh.directory.glob(f"{name}.*")]
+    size = sum(path.stat().st_size for path in files)
+    return (
+        f"fresh rollouts only: {len(keys)} rows of {tokens / len(keys):.0f} tokens cost "
+        f"{looked_up:.2f} s of look-up, {appended:.2f} s of writing beside "
+        f"{tokens / speed:.2f} s of scoring, {size / 1e3:.0f} kB on disk"
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 ACTIVE_STATES = ("SCHEDULED", "PENDING", "RUNNING", "CANCELLING")
 _TIMEOUT_SECONDS = 15.0
 _KNOCK_SECONDS = 0.25
+_LOCKED_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +223,14 @@ class ApiClient:
     ) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self._headers, method=method)
-        deadline = time.monotonic() + self._patience
+        began = time.monotonic()
         try:
             while True:
                 try:
                     return self._open(request, max(timeout, self._patience))
                 except urllib.error.URLError as error:
-                    # Refused: the server has not seen the request, so it may be sent again.
-                    is_refused = isinstance(error.reason, ConnectionRefusedError)
-                    if not is_refused or time.monotonic() >= deadline:
+                    waited = time.monotonic() - began
+                    if waited >= _bearable_seconds(error, self._patience):
                         raise
                 time.sleep(_KNOCK_SECONDS)
         except urllib.error.HTTPError as error:
@@ -244,6 +244,13 @@ class ApiClient:
     def _open(self, request: urllib.request.Request, timeout: float) -> Any:
         with self._opener.open(request, timeout=timeout) as response:
             return json.loads(response.read() or b"null")
+
+
+def _bearable_seconds(error: urllib.error.URLError, patience: float) -> float:
+    """How long a request may be sent again after this error: the server has not acted on it."""
+    if isinstance(error, urllib.error.HTTPError):  # 503: its database is locked, as Prefect says it
+        return max(patience, _LOCKED_SECONDS) if error.code == 503 else 0.0
+    return patience if isinstance(error.reason, ConnectionRefusedError) else 0.0
 
 
 def _soon() -> str:

@@ -42,6 +42,7 @@ BUSY_SECONDS = 60.0
 """How long `grpo up` bears with a server that is slow on a busy machine, or just coming back."""
 RUNNER_STOP_SECONDS = 45.0
 """A cancelled flow has 30 s to end before Prefect kills it."""
+_POLL_SECONDS = 0.5
 
 Notify = Callable[[str], None]
 
@@ -90,6 +91,7 @@ def down(project: Project, notify: Notify) -> None:
         notify("nothing is running here")
         return
     with _lock(project, notify):
+        _cancel_runs(project, notify)
         stopped = [_stop(project, "runner", RUNNER_STOP_SECONDS, notify)]
         stopped += [_stop(project, "server", STOP_SECONDS, notify)]
         if project.home.exists():
@@ -135,6 +137,7 @@ def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
     server = find_server(project)
     if server is not None and server.build != server_build(project):
         notify("restarting the Prefect server: Prefect or its settings have changed")
+        _cancel_runs(project, notify)
         _stop(project, "runner", RUNNER_STOP_SECONDS, notify)
         _stop(project, "server", STOP_SECONDS, notify)
         server = None
@@ -198,6 +201,28 @@ def _register(project: Project, server: ProcessRecord) -> None:
 
 def _is_busy(client: ApiClient) -> bool:
     return bool(client.active_flow_runs(FLOW_NAME))
+
+
+def _cancel_runs(project: Project, notify: Notify) -> None:
+    """Cancel what the runner executes; told to end, it would wait for that as long as it lasts."""
+    server = find_server(project)
+    if server is None or find_runner(project) is None:
+        return
+    client, deadline = client_of(project, server), time.monotonic() + RUNNER_STOP_SECONDS
+    try:
+        found = client.active_flow_runs(FLOW_NAME)
+        taken = [run for run in found if run.state_type != "SCHEDULED" and not run.work_pool]
+        for run in taken:
+            client.cancel(run.id)
+        while taken and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            seen = [client.read_flow_run(run.id) for run in taken]
+            for run in seen:
+                if run.is_final:
+                    notify(f"run {run.name!r} is {run.state_type.lower()}")
+            taken = [run for run in seen if not run.is_final]
+    except ServiceError as error:
+        notify(f"runs in progress are killed and not cancelled: {error.message}")
 
 
 def _stop(project: Project, name: str, grace_seconds: float, notify: Notify) -> bool:

@@ -1,8 +1,7 @@
 """Starts the server again when it dies, so that runs in progress never notice for long.
 
 The runner does it, as it lives as long as anything is executed, and `grpo down` ends it before the
-server. A run whose server is away goes on; only between its stages it must tell the server, and
-tries for about a minute.
+server. A run whose server is away goes on; after each stage it tries for minutes to reach it.
 """
 
 import fcntl

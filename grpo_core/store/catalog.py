@@ -23,6 +23,7 @@ class CatalogEntry:
         is_current: Whether CURRENT points at this generation.
         tables: Table name → Parquet files, in part order.
         ref_fingerprint: Reference cache that the artefact rests on; empty when none.
+        has_older_cache: That cache is of an older version, which this release does not read.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class CatalogEntry:
     is_current: bool
     tables: dict[str, tuple[Path, ...]]
     ref_fingerprint: str = ""
+    has_older_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,12 @@ from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
-from grpo_core.store.ref_rows import fingerprint_of, read_fingerprint
+from grpo_core.store.ref_rows import (
+    CACHE_VERSION,
+    cache_version_of,
+    fingerprint_of,
+    read_fingerprint,
+)
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TREES = (
@@ -245,6 +250,7 @@ def is_run_name(run: str) -> bool:
 
 
 def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
+    payload = artifact.manifest["payload"]
     return CatalogEntry(
         kind=str(artifact.manifest["kind"]),
         stage=stage,
@@ -252,7 +258,8 @@ def _entry(artifact: Artifact, stage: str) -> CatalogEntry:
         content=artifact.content,
         is_current=read_current(artifact.path.parent) == artifact.path.name,
         tables={name: tuple(artifact.files(name)) for name in artifact.manifest["tables"]},
-        ref_fingerprint=fingerprint_of(artifact.manifest["payload"]),
+        ref_fingerprint=fingerprint_of(payload),
+        has_older_cache=cache_version_of(payload) != CACHE_VERSION,
     )
 
 

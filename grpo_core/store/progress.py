@@ -38,12 +38,16 @@ class ProgressLog:
         self._last_progress_at = 0.0
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Append one event; one write call a line, so that readers never see half a line."""
+        """Append one event as one line; a line torn by a full disk stays by itself."""
         record = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event}
-        line = json.dumps(record | fields, separators=(",", ":"), default=str) + "\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        line = (json.dumps(record | fields, separators=(",", ":"), default=str) + "\n").encode()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line.encode())
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            while line:  # one call, unless the disk is full: then the next one raises
+                line = line[os.write(descriptor, line) :]
         finally:
             os.close(descriptor)
 
@@ -76,15 +80,27 @@ class ProgressLog:
 
 
 def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Read the whole lines after byte `offset`; returns the events and the new offset."""
+    """Read the whole lines after byte `offset`; returns the events and the new offset.
+
+    A line that a full disk or a crash has torn is left out: it tells nothing, and what stands
+    behind it must be read.
+    """
     if not path.exists():
         return [], offset
     with path.open("rb") as stream:
         stream.seek(offset)
         data = stream.read()
     complete = data.rfind(b"\n") + 1
-    events = [json.loads(line) for line in data[:complete].splitlines() if line.strip()]
-    return events, offset + complete
+    parsed = (_event(line) for line in data[:complete].split(b"\n"))
+    return [event for event in parsed if event is not None], offset + complete
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "event" in record else None
 
 
 def iter_run_events(path: Path) -> Iterator[dict[str, Any]]:

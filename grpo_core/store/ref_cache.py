@@ -29,7 +29,7 @@ import pyarrow as pa
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import write_json
 from grpo_core.store.locks import hold
-from grpo_core.store.ref_merges import finish_merge, list_parts, merge
+from grpo_core.store.ref_merges import finish_merge, list_parts, merge, size_class
 from grpo_core.store.ref_parts import (
     ForeignIndexError,
     Index,
@@ -128,10 +128,9 @@ class RefLogprobCache:
             scored_by: Who scored them; comes back with each row.
 
         Raises:
-            DataContractError: Wrong dtype or length, not finite, above 0, or rounded to bf16.
+            DataContractError: A value is not what `check_values` expects; nothing is written.
         """
-        check_values(rows, logprobs)
-        return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows))
+        return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows), rows=rows)
 
     def take(self, keys: Sequence[str]) -> tuple[list[str], Found]:
         """The rows that are there, with their keys; for `absorb` on another machine."""
@@ -146,21 +145,27 @@ class RefLogprobCache:
         return self._retried(lambda: self._missing(keys)) if keys else []
 
     def absorb(
-        self, keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+        self,
+        keys: Sequence[str],
+        logprobs: Sequence[Logprobs],
+        scored_by: Sequence[str],
+        *,
+        rows: Sequence[RefRow] = (),
     ) -> int:
-        """Append rows that were checked before, unless they are there; returns those written."""
+        """Append rows unless they are there, checked if `rows` are given; returns those written."""
         at = {key: n for n, key in enumerate(keys)}
         with self._locked("append of reference log-probs"):
-            known = set(self.take(list(at))[0])
+            known = set(self.take(list(at))[0]) if self._load_indices() else set()
             fresh = [n for key, n in at.items() if key not in known]
+            others = set(range(len(rows))).difference(fresh) if len(fresh) < len(rows) else ()
+            check_values([rows[n] for n in others], [logprobs[n] for n in others])
             if fresh:
-                self._append(
-                    make_tables(
-                        [keys[n] for n in fresh],
-                        [logprobs[n] for n in fresh],
-                        [scored_by[n] for n in fresh],
-                    )
-                )
+                if len(fresh) < len(keys):
+                    keys = [keys[n] for n in fresh]
+                    logprobs = [logprobs[n] for n in fresh]
+                    scored_by = [scored_by[n] for n in fresh]
+                    rows = [rows[n] for n in fresh] if rows else ()
+                self._append(make_tables(keys, logprobs, scored_by, rows=rows))
                 self._merge_sizes()
         return len(fresh)
 
@@ -272,7 +277,7 @@ class RefLogprobCache:
         while True:
             sizes: dict[int, list[str]] = {}
             for name in self._load_indices():
-                sizes.setdefault(_size_class(self._bytes([name])), []).append(name)
+                sizes.setdefault(size_class(self._bytes([name])), []).append(name)
             full = [
                 names[:MERGED_PARTS]
                 for names in sizes.values()
@@ -343,8 +348,3 @@ class RefLogprobCache:
 
 def _sequence(name: str) -> int:
     return int(name.split("-")[1])
-
-
-def _size_class(num_bytes: int) -> int:
-    """Eight parts of one class make one of the next."""
-    return (num_bytes.bit_length() - 1) // 3

@@ -52,6 +52,11 @@ def finish_merge(directory: Path) -> None:
     merging.unlink()
 
 
+def size_class(num_bytes: int) -> int:
+    """Class of a part by its size: eight parts of one make one of the next."""
+    return (num_bytes.bit_length() - 1) // 3
+
+
 def _read_note(path: Path) -> Any:
     """What a note of this module says; None when there is none."""
     try:

@@ -11,6 +11,7 @@ because their mantissas are noise to any other encoding.
 
 import os
 import stat
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,11 +28,13 @@ import pyarrow.parquet as pq
 from grpo_core.errors import ArtifactError, DataContractError
 from grpo_core.store.files import write_atomically
 from grpo_core.store.reading import reading, size_of
-from grpo_core.store.ref_rows import Logprobs, check_stored_values
+from grpo_core.store.ref_rows import Logprobs, RefRow, check_stored_values, check_values, flatten
 
 ROWS_PER_GROUP = 256
 GROUPS_AT_ONCE = 16
 """Row groups decoded or made together: bounds the memory of a look-up."""
+PORTIONS_AHEAD = 4
+"""Portions that wait for their encoding: bounds the memory of an append."""
 
 SCHEMA = pa.schema(
     [
@@ -111,21 +114,30 @@ def search(index: Index, keys: Keys) -> npt.NDArray[np.int64]:
 
 
 def make_tables(
-    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+    keys: Sequence[str],
+    logprobs: Sequence[Logprobs],
+    scored_by: Sequence[str],
+    *,
+    rows: Sequence[RefRow] = (),
 ) -> Iterator[pa.Table]:
-    """Rows of a part, scalars beside each list, in portions of whole row groups."""
+    """Rows of a part, scalars beside each list, in portions of whole row groups.
+
+    Raises:
+        DataContractError: `rows` are given, and the values are not theirs: see `check_values`.
+    """
     size = GROUPS_AT_ONCE // 4 * ROWS_PER_GROUP
     for start in range(0, len(keys), size):
         part = slice(start, start + size)
-        yield _make_table(keys[part], logprobs[part], scored_by[part])
+        values = logprobs[part]
+        flat = check_values(rows[part], values) if rows else flatten(values)
+        lengths = np.fromiter(map(len, values), np.int32, len(values))
+        yield _make_table(keys[part], flat, lengths, scored_by[part])
 
 
 def _make_table(
-    keys: Sequence[str], logprobs: Sequence[Logprobs], scored_by: Sequence[str]
+    keys: Sequence[str], flat: Logprobs, lengths: npt.NDArray[np.int32], scored_by: Sequence[str]
 ) -> pa.Table:
-    lengths = np.array([values.size for values in logprobs], dtype=np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    flat = np.concatenate([*logprobs, np.empty(0, np.float32)])
     starts = offsets[:-1][lengths > 0]
 
     def each(reduce: np.ufunc, dtype: type, values: npt.NDArray[Any] = flat) -> npt.NDArray[Any]:
@@ -163,14 +175,14 @@ def write_part(directory: Path, name: str, tables: Iterable[pa.Table], fingerpri
 
     def write(path: Path) -> None:
         with pq.ParquetWriter(path, schema, **_FORMAT) as writer, ThreadPoolExecutor(1) as encoder:
-            encoded: Future[None] | None = None
-            for table in tables:  # the next portion is made while this one is encoded
-                if encoded is not None:
-                    encoded.result()
-                encoded = encoder.submit(writer.write_table, table.cast(schema), ROWS_PER_GROUP)
+            queue: deque[Future[None]] = deque()
+            for table in tables:  # the next portions are made while one is encoded
+                if len(queue) == PORTIONS_AHEAD:
+                    queue.popleft().result()
+                queue.append(encoder.submit(writer.write_table, table.cast(schema), ROWS_PER_GROUP))
                 keys.extend(table.column("row_key").to_pylist())
-            if encoded is not None:
-                encoded.result()
+            for portion in queue:
+                portion.result()
 
     write_atomically(directory / f"{name}.parquet", write)
     index = build_index(keys)

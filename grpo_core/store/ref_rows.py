@@ -97,44 +97,39 @@ class Found:
     scored_by: list[str]
 
 
-def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> None:
+def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> Logprobs:
     """Refuse values that are not the fp32 log-probs of their rows; names the first bad row.
+
+    Returns:
+        The values of all rows, one row after the other.
 
     Raises:
         DataContractError: Wrong dtype or length, NaN or infinity, above 0, or fp32 values that
             were rounded to bf16 or fp16 before.
     """
     lengths = [len(row.completion_token_ids) for row in rows]
-    _check_values([row.key for row in rows], lengths, logprobs)
+    return _check_values([row.key for row in rows], lengths, logprobs)
 
 
 def check_stored_values(keys: Sequence[str], logprobs: Sequence[Logprobs]) -> None:
     """`check_values` for rows whose token ids are not at hand, so that no length is judged."""
-    _check_values(keys, list(map(len, logprobs)), logprobs)
+    for start in range(0, len(keys), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        _check_values(keys[part], list(map(len, logprobs[part])), logprobs[part])
 
 
 def _check_values(
-    keys: Sequence[str], lengths: Sequence[int], logprobs: Sequence[Logprobs]
-) -> None:
-    for start in range(0, len(keys), _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
-        _check_portion(keys[part], lengths[part], logprobs[part])
-
-
-def _check_portion(
-    keys: Sequence[str], lengths: Sequence[int], logprobs: Sequence[Logprobs]
-) -> None:
+    keys: Sequence[str], lengths: list[int], logprobs: Sequence[Logprobs]
+) -> Logprobs:
     try:
-        flat = np.concatenate(
-            [np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no"
-        )  # refuses another dtype and another number of dimensions
-        has_right_form = list(lengths) == list(map(len, logprobs))
+        flat = flatten(logprobs)
+        has_right_form = lengths == list(map(len, logprobs))
     except (TypeError, ValueError):
         has_right_form = False
     if not has_right_form:
         raise _bad_form(keys, lengths, logprobs)
     if not flat.size:
-        return
+        return flat
     if not (flat.max() <= _MAX_LOGPROB and np.isfinite(flat.min())):
         raise _bad_value(keys, logprobs)
     rounded = _first_rounded(flat, np.array(lengths, np.int64))
@@ -144,6 +139,17 @@ def _check_portion(
             "every value below -0.5 is a bf16 or fp16 number (its low mantissa bits are zero)",
             hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
         )
+    return flat
+
+
+def flatten(logprobs: Sequence[Logprobs]) -> Logprobs:
+    """The values of all rows, one row after the other; refuses another dtype and more dimensions.
+
+    Raises:
+        TypeError: An array is not fp32.
+        ValueError: An array has not one dimension.
+    """
+    return np.concatenate([np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no")
 
 
 def _bad_form(

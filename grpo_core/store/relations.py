@@ -32,6 +32,7 @@ _ARTIFACT_FILES = pa.schema(
         ("content", pa.string()),
         ("is_current", pa.bool_()),
         ("ref_fingerprint", pa.string()),
+        ("has_older_cache", pa.bool_()),
     ]
 )
 _DAMAGED = pa.schema([(name, pa.string()) for name in ("stage", "key", "path", "reason")])
@@ -200,6 +201,7 @@ def _catalog_rows(catalog: Catalog) -> dict[str, Iterator[dict[str, Any]]]:
             "content": entry.content,
             "is_current": entry.is_current,
             "ref_fingerprint": entry.ref_fingerprint,
+            "has_older_cache": entry.has_older_cache,
         }
         for entry in catalog.entries
         for table, paths in entry.tables.items()

@@ -2,7 +2,7 @@
 -- kind: audit
 -- severity: block
 -- grain: one sample without exactly one verdict, or a verdict without a sample
--- depends_on: sample_numbering, run_nodes, run_samples, run_verdicts
+-- depends_on: unpaired_prompts, run_samples, run_verdicts
 -- why: an ungraded sample leaves the pass rate, a double one counts twice; both look like
 --     ability. Samples and verdicts that are both numbered 0 to n - 1 are one to one; the others
 --     are compared row by row
@@ -14,35 +14,11 @@
 --     num_verdicts: verdicts with this identity
 with
 
-units as (
-    select
-        n.run,
-        u.unit as prompt_id,
-        count(*) filter (where u.table_name = 'samples') as sample_units,
-        count(*) filter (where u.table_name = 'verdicts') as verdict_units,
-        min(u.num_rows) as fewest_rows,
-        max(u.num_rows) as most_rows,
-        bool_and(
-            u.first_index = 0 and u.last_index = u.num_rows - 1 and u.num_distinct = u.num_rows
-        ) as is_dense
-    from sample_numbering as u
-    inner join run_nodes as n on u.artifact_key = n.key and u.artifact_content = n.content
-    where u.table_name in ('samples', 'verdicts')
-    group by n.run, u.unit
-),
-
-doubtful as (
+unpaired as materialized (
     select
         run,
         prompt_id
-    from units
-    where
-        (
-            sample_units = 1
-            and verdict_units = 1
-            and fewest_rows = most_rows
-            and is_dense
-        ) is not true
+    from unpaired_prompts
 ),
 
 identities as (
@@ -53,7 +29,7 @@ identities as (
         1 as num_samples,
         0 as num_verdicts
     from run_samples as s
-    inner join doubtful as d on s.run = d.run and s.prompt_id = d.prompt_id
+    inner join unpaired as u on s.run = u.run and s.prompt_id = u.prompt_id
     union all
     select
         v.run,
@@ -62,7 +38,7 @@ identities as (
         0 as num_samples,
         1 as num_verdicts
     from run_verdicts as v
-    inner join doubtful as d on v.run = d.run and v.prompt_id = d.prompt_id
+    inner join unpaired as u on v.run = u.run and v.prompt_id = u.prompt_id
 )
 
 select

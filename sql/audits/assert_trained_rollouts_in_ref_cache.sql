@@ -21,6 +21,7 @@ with trained as (
         key as artifact_key,
         ref_fingerprint
     from artifact_files
+    where not has_older_cache
 )
 
 select

@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 
+from flows.api import ApiClient, FlowRun
 from flows.following import run_lock
-from flows.processes import descendants, read_record, wait_gone
+from flows.processes import ProcessRecord, birth_of, descendants, read_record, wait_gone
 from flows.project import Project
+from flows.server import client_of, find_server
 from grpo_core.store.progress import read_events
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("flows", "grpo_core", "sql", "data", "prefect.toml", "prefect.yaml")
+
+LONG = "train.phases.0.max_steps=600"
+"""Enough steps to be interrupted long before the end."""
 
 MINI = (
     "prompts.train_limit=16",
@@ -47,6 +52,7 @@ class Checkout:
 
     project: Project
     mini: tuple[str, ...] = MINI
+    long: str = LONG
 
     @property
     def lake(self) -> Path:
@@ -72,6 +78,46 @@ class Checkout:
 
     def prefect(self, *words: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
         return self._call(str(Path(sys.executable).with_name("prefect")), *words, timeout=timeout)
+
+    @property
+    def client(self) -> ApiClient:
+        """A client of the server that runs now."""
+        server = find_server(self.project)
+        assert server is not None
+        return client_of(self.project, server)
+
+    def flow_run(self, run: str, lake: Path | None = None) -> FlowRun:
+        """The flow run of the latest attempt, as the server has it."""
+        return self.client.read_flow_run(self.latest_attempt(run, lake)["request"]["flow_run"])
+
+    def wait_final(self, run: str, seconds: float, lake: Path | None = None) -> FlowRun:
+        """The flow run of the latest attempt once it has ended."""
+        deadline = time.monotonic() + seconds
+        while not (found := self.flow_run(run, lake)).is_final:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.5)
+        return found
+
+    def wait_event(self, run: str, kind: str) -> dict[str, Any]:
+        """The run's first event of that kind, once there is one."""
+        path = self.lake / "runs" / run / "progress.jsonl"
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            found = [event for event in read_events(path)[0] if event["event"] == kind]
+            if found:
+                return found[0]
+            time.sleep(0.2)
+        raise AssertionError(f"run {run} has no event {kind}")
+
+    def notes(self, run: str) -> list[str]:
+        """What the run's stages noted, over all attempts."""
+        events, _ = read_events(self.lake / "runs" / run / "progress.jsonl")
+        return [event["text"] for event in events if event["event"] == "note"]
+
+    @staticmethod
+    def family(pid: int) -> list[ProcessRecord]:
+        """The process and all below it."""
+        return [ProcessRecord(pid, birth_of(pid) or "gone", "", ""), *descendants(pid)]
 
     def latest_attempt(self, run: str, lake: Path | None = None) -> dict[str, Any]:
         directory = (lake or self.lake) / "runs" / run / "attempts"

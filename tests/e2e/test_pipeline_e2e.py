@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flows.automations import SILENT_SECONDS
 from flows.following import is_held, run_lock
-from flows.processes import birth_of
+from flows.processes import birth_of, descendants, environments, read_record, wait_gone
+from flows.project import FLOW_MARK
 from grpo_core.types import StageName
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def _watch(
     words = [
         word for name, value in parameters.items() for word in ("-p", f"{name}={json.dumps(value)}")
     ]
-    return checkout.prefect("deployment", "run", deployment, "--watch", *words)
+    return checkout.prefect("deployment", "run", deployment, "--watch", "--tag", "mine", *words)
 
 
 def _states(attempt: dict[str, Any]) -> set[str]:
@@ -48,6 +50,13 @@ def test_the_deployment_as_typed_runs_every_stage(first_run: dict[str, Any]) -> 
     assert {node["stage"] for node in first_run["nodes"]} == ALL
     computed = {node["stage"] for node in first_run["nodes"] if node["state"] == "Computed"}
     assert computed == ALL
+
+
+def test_a_run_started_by_prefect_has_our_tags_besides_its_own(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    flow_run = checkout.client.read_flow_run(first_run["request"]["flow_run"])
+    assert sorted(flow_run.tags) == ["grpo", "mine", "preset:tiny", "run:demo"]
 
 
 def test_a_second_run_reuses_everything_and_says_so(
@@ -94,6 +103,21 @@ def test_a_stage_without_inputs_names_the_stage_to_run_first(checkout: Checkout)
     assert "Traceback" not in text
 
 
+def test_a_first_attempt_that_fails_before_it_begins_says_why(checkout: Checkout) -> None:
+    done = _watch(checkout, "grpo/full", run="stillborn", config_file="/nowhere/mine.toml")
+    assert done.returncode == 1
+    watched = checkout.grpo("watch", "--run", "stillborn")
+    assert watched.returncode == 1
+    assert "'stillborn full' has left no record" in watched.stderr
+    assert "/nowhere/mine.toml" in watched.stderr
+
+    no_lake = checkout.project.root / "prefect.toml"
+    followed = checkout.grpo("run", "--run", "stillborn", "--set", f"execution.lake={no_lake}")
+    assert followed.returncode == 1
+    assert "the run failed: " in followed.stderr
+    assert f"{no_lake}/" in followed.stderr
+
+
 def test_a_bad_setting_fails_before_anything_is_triggered(checkout: Checkout) -> None:
     done = checkout.grpo("run", "--set", "train.group_size=1")
     assert done.returncode == 1
@@ -122,6 +146,36 @@ def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
     assert states["train/1"] == "Computed"
     undisturbed = {node["label"]: node["content"] for node in first_run["nodes"]}
     assert {node["label"]: node["content"] for node in attempt["nodes"]} == undisturbed
+
+
+def test_when_nobody_is_left_to_tell_the_server_marks_the_run_as_crashed_by_itself(
+    checkout: Checkout, first_run: dict[str, Any]
+) -> None:
+    lake = checkout.project.root / "silent lake"
+    override = f"execution.lake={lake}"
+    runner = read_record(checkout.project.record("runner"))
+    assert runner is not None
+    with checkout.run_in_training("demo", override, lake=lake) as (process, pid):
+        os.kill(pid, signal.SIGSTOP)  # it neither goes on nor ends while the others are killed
+        children = descendants(pid)
+        guardians = [p for p, mark in environments(FLOW_MARK) if mark == "guardian"]
+        (guardian,) = [p for p in guardians if p in children]
+        for victim in (process.pid, guardian.pid, runner.pid, pid):
+            os.kill(victim, signal.SIGKILL)
+        process.communicate(timeout=180)
+    assert checkout.flow_run("demo", lake).state_type == "RUNNING"
+    ended = checkout.wait_final("demo", 240, lake)  # three heartbeats of 30 s, and some seconds
+    assert ended.state_type == "CRASHED"
+    assert f"nothing was heard of the run for {SILENT_SECONDS} s" in ended.message
+
+    words = [word for item in (*checkout.mini, override) for word in ("--set", item)]
+    rerun = checkout.grpo("run", "full", "--run", "demo", *words)
+    assert rerun.returncode == 0, rerun.stderr
+    assert wait_gone(children, 0)
+    undisturbed = {node["label"]: node["content"] for node in first_run["nodes"]}
+    attempt = checkout.latest_attempt("demo", lake)
+    assert {node["label"]: node["content"] for node in attempt["nodes"]} == undisturbed
+    assert {node["label"]: node["state"] for node in attempt["nodes"]}["samples"] == "Reused"
 
 
 @pytest.mark.usefixtures("first_run")

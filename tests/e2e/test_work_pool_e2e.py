@@ -1,159 +1,164 @@
-"""The same deployments on a process work pool, and what automations make of our events."""
+"""The deployments on a process work pool: a whole run, a cancel, a killed worker, the way back."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flows.api import ApiClient
-from flows.server import client_of, find_server
+from flows.following import is_held, run_lock
+from flows.processes import wait_gone
+from grpo_core.types import StageName
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "automations" / "cancel-on-collapse.yaml"
+EVERY_DAY = {"interval": 86_400.0, "anchor_date": "2026-01-01T03:00:00Z", "timezone": "UTC"}
 
 
-def _client(checkout: Checkout) -> ApiClient:
-    server = find_server(checkout.project)
-    assert server is not None
-    return client_of(checkout.project, server)
+@dataclass(frozen=True)
+class Before:
+    """What there was when workers took over.
+
+    Args:
+        ids: Deployment → its id.
+        planned: What starts by itself, as `grpo schedule` lists it.
+        by_hand: Id of a schedule that was made in the UI.
+    """
+
+    ids: dict[str, str]
+    planned: str
+    by_hand: str
 
 
 @contextmanager
-def _worker(checkout: Checkout) -> Iterator[None]:
+def _worker(checkout: Checkout) -> Iterator[subprocess.Popen[bytes]]:
     command = [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "grpo"]
-    environment = checkout.project.environment(_client(checkout).url)
     with subprocess.Popen(
         command,
         cwd=checkout.project.root,
-        env=environment,
+        env=checkout.project.environment(checkout.client.url),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            yield
+            yield process
         finally:
             process.terminate()
             process.wait(40)
 
 
-@pytest.fixture(autouse=True)
-def _local_before_and_after(checkout: Checkout) -> Iterator[None]:
-    """Server and local runner are there, whatever the test before has left or this one leaves."""
-    _take_back(checkout)
-    yield
-    _take_back(checkout)
+def _ids(checkout: Checkout) -> dict[str, str]:
+    return {name: found["id"] for name, found in checkout.client.deployments("grpo").items()}
 
 
-def _take_back(checkout: Checkout) -> None:
-    local = checkout.grpo("up", "--local")
+@pytest.fixture(scope="module")
+def pool(checkout: Checkout) -> Iterator[Before]:
+    """The deployments are given to the pool, with a schedule, a chain and one made in the UI."""
+    up = checkout.grpo("up", "--local")
+    assert up.returncode == 0, up.stderr
+    for words in (
+        ("audit", "--cron", "0 3 * * *", "--run", "pool-night"),
+        ("ingest", "--after", "pool-leader", "--run", "pool-follower"),
+    ):
+        made = checkout.grpo("schedule", *words)
+        assert made.returncode == 0, made.stderr
+    client, ids = checkout.client, _ids(checkout)
+    client.save_schedule(ids["audit"], {"schedule": EVERY_DAY, "parameters": {"run": "by-hand"}})
+    (by_hand,) = [s for s in client.schedules(ids["audit"]) if s["slug"] is None]
+    planned = checkout.grpo("schedule").stdout
+    try:
+        given = checkout.grpo("up", "--pool")
+        assert given.returncode == 0, given.stderr
+        yield Before(ids, planned, by_hand["id"])
+    finally:
+        local = checkout.grpo("up", "--local")
+        client.remove_schedule(ids["audit"], by_hand["id"])
+        checkout.grpo("schedule", "audit", "--off", "--run", "pool-night")
+        checkout.grpo("schedule", "ingest", "--off", "--run", "pool-follower")
     assert local.returncode == 0, local.stderr
 
 
-@pytest.fixture
-def planned(checkout: Checkout) -> Iterator[str]:
-    """What `grpo schedule` lists with one schedule and one chain."""
-    nightly = ("schedule", "audit", "--cron", "0 3 * * *", "--run", "pool-night")
-    chained = ("schedule", "ingest", "--after", "pool-leader", "--run", "pool-follower")
-    for words in (nightly, chained):
-        made = checkout.grpo(*words)
-        assert made.returncode == 0, made.stderr
-    yield checkout.grpo("schedule").stdout
-    checkout.grpo("schedule", "audit", "--off", "--run", "pool-night")
-    checkout.grpo("schedule", "ingest", "--off", "--run", "pool-follower")
+@pytest.fixture(scope="module")
+def pooled(checkout: Checkout, pool: Before) -> dict[str, Any]:
+    """The attempt of a whole run that a worker executed."""
+    assert checkout.client.pools("grpo").keys() == pool.ids.keys()
+    with _worker(checkout), checkout.start_run("pooled") as process:
+        output, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, output
+    return checkout.latest_attempt("pooled")
 
 
-def test_the_same_names_run_on_a_work_pool_and_come_back(checkout: Checkout, planned: str) -> None:
-    client = _client(checkout)
-    ids = {name: found["id"] for name, found in client.deployments("grpo").items()}
-    names = set(ids)
-    given = checkout.grpo("up", "--pool")
-    assert given.returncode == 0, given.stderr
-    assert set(client.pools("grpo")) == names
-    words = [word for item in checkout.mini for word in ("--set", item)]
-    with _worker(checkout):
-        done = checkout.grpo("run", "ingest", "--run", "pooled", *words)
-    assert done.returncode == 0, done.stderr
-    flow_run = checkout.latest_attempt("pooled")["request"]["flow_run"]
-    assert client.read_flow_run(flow_run).work_pool == "grpo"
-    assert client.read_flow_run(flow_run).name == "pooled ingest"
-
-    _take_back(checkout)
-    assert client.pools("grpo") == {}
-    assert {name: found["id"] for name, found in client.deployments("grpo").items()} == ids
-    assert "pool-night" in planned
-    assert checkout.grpo("schedule").stdout == planned
-    again = checkout.grpo("run", "ingest", "--run", "pooled", *words)
-    assert again.returncode == 0, again.stderr
-    flow_run = checkout.latest_attempt("pooled")["request"]["flow_run"]
-    assert client.read_flow_run(flow_run).work_pool == ""
+def test_a_worker_runs_every_stage(checkout: Checkout, pooled: dict[str, Any]) -> None:
+    assert pooled["state"] == "Completed"
+    assert {node["state"] for node in pooled["nodes"]} == {"Computed"}
+    assert {node["stage"] for node in pooled["nodes"]} == {stage.value for stage in StageName}
+    flow_run = checkout.flow_run("pooled")
+    assert (flow_run.work_pool, flow_run.name) == ("grpo", "pooled full")
+    assert flow_run.state_type == "COMPLETED"
 
 
-def test_an_alert_reaches_an_automation_that_cancels_the_run(checkout: Checkout) -> None:
-    made = checkout.prefect("automation", "create", "--from-file", str(EXAMPLE))
-    assert made.returncode == 0, made.stdout + made.stderr
-    try:
-        alarmed = ("train.phases.0.max_steps=600", "execution.alerts.entropy_below_nats=9")
-        with checkout.start_run("collapsed", *alarmed) as process:
+@pytest.mark.usefixtures("pool")
+def test_a_run_on_the_pool_is_cancelled_and_another_worker_s_death_ends_it_resumably(
+    checkout: Checkout,
+) -> None:
+    work = (checkout.long, "train.seed=7")  # nothing to go on from but its own
+    lock = run_lock(checkout.lake / "runs" / "shaken")
+    with _worker(checkout) as worker:
+        with checkout.run_in_training("shaken", *work) as (process, pid):
+            family = checkout.family(pid)
+            checkout.client.cancel(checkout.flow_run("shaken").id)
             output, _ = process.communicate(timeout=180)
-    finally:
-        client = _client(checkout)
-        found = client.automations()["cancel a run whose entropy collapses"]
-        client.remove_automation(found["id"])
-    assert "ALERT at step" in output
-    assert "the run was stopped" in output
-    assert process.returncode == 1
+        assert "the run was stopped" in output
+        assert checkout.wait_final("shaken", 30).state_type == "CANCELLED"
+        assert wait_gone(family, 10)
+        assert not is_held(lock)
+
+        with checkout.run_in_training("shaken", *work) as (process, pid):
+            family = checkout.family(pid)
+            os.kill(worker.pid, signal.SIGKILL)
+            output, _ = process.communicate(timeout=180)
+    assert "the run crashed: the runner was killed" in output
+    assert checkout.wait_final("shaken", 30).state_type == "CRASHED"
+    assert wait_gone(family, 10)
+    assert not is_held(lock)
+
+    with _worker(checkout), checkout.run_in_training("shaken", *work) as (process, _):
+        assert checkout.grpo("stop", "--run", "shaken").returncode == 0
+        process.communicate(timeout=180)
+    continued = [n for n in checkout.notes("shaken") if n.startswith("continued after step")]
+    assert len(continued) == 2
 
 
-def test_a_schedule_and_a_chain_are_made_listed_kept_and_removed(checkout: Checkout) -> None:
-    nightly = ("audit", "--cron", "0 3 * * *", "--timezone", "Europe/Berlin", "--run", "night")
-    assert checkout.grpo("schedule", *nightly).returncode == 0
-    bad = checkout.grpo("schedule", "audit", "--cron", "never", "--run", "night")
-    assert bad.returncode == 1
-    assert "never" in bad.stderr
-    chained = checkout.grpo("schedule", "ingest", "--after", "leader", "--run", "follower")
-    assert chained.returncode == 0, chained.stderr
-    listed = " ".join(checkout.grpo("schedule").stdout.split())
-    assert "audit night 0 3 * * * Europe/Berlin" in listed
-    assert "ingest follower after run leader" in listed
+def test_back_on_the_local_runner_all_is_as_it_was(
+    checkout: Checkout, pool: Before, pooled: dict[str, Any]
+) -> None:
+    local = checkout.grpo("up", "--local")
+    assert local.returncode == 0, local.stderr
+    client = checkout.client
+    assert client.pools("grpo") == {}
+    assert _ids(checkout) == pool.ids
+    assert "pool-night" in pool.planned
+    assert "by-hand" in pool.planned
+    assert checkout.grpo("schedule").stdout == pool.planned
+    assert pool.by_hand in [schedule["id"] for schedule in client.schedules(pool.ids["audit"])]
 
-    from flows.alerts import run_resource
-
-    event = {"event": "grpo.run.completed", "resource": run_resource("leader")}
-    event["resource"] |= {"grpo.target": "full"}
-    _emit(checkout, event)
-    client, deadline = _client(checkout), time.monotonic() + 180
-    started = checkout.lake / "runs" / "follower" / "run.json"
-    while not started.exists():
-        assert time.monotonic() < deadline, client.active_flow_runs("grpo")
-        time.sleep(0.5)
-    for words in (("audit", "--off", "--run", "night"), ("ingest", "--off", "--run", "follower")):
-        assert "removed 1" in checkout.grpo("schedule", *words).stderr
-    assert "night" not in checkout.grpo("schedule").stdout
-
-
-def _emit(checkout: Checkout, event: dict[str, object]) -> None:
-    code = (
-        "import sys, json; from prefect.events import emit_event; "
-        "from prefect.events.worker import EventsWorker; "
-        "emit_event(**json.loads(sys.argv[1])); EventsWorker.instance().drain()"
-    )
-    import json
-
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(event)],
-        env=checkout.project.environment(_client(checkout).url),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    with checkout.start_run("pooled") as process:
+        output, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, output
+    assert checkout.flow_run("pooled").work_pool == ""
+    again = checkout.latest_attempt("pooled")
+    assert {node["state"] for node in again["nodes"]} == {"Reused"}
+    assert {n["label"]: n["content"] for n in again["nodes"]} == {
+        n["label"]: n["content"] for n in pooled["nodes"]
+    }

@@ -72,8 +72,8 @@ class Settings(BaseHTTPRequestHandler):
 
 if Path("rival").exists():
     HTTPServer(("127.0.0.1", port), Settings).serve_forever()
-rival = "import socket, sys, time; s = socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1])))"
-rival += "; s.listen(); print(flush=True); time.sleep(60)"
+rival = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])))"
+rival += "; print(flush=True); [s.accept()[0].close() for _ in range(10**6)]"
 process = subprocess.Popen([sys.executable, "-c", rival, str(port)], stdout=subprocess.PIPE)
 process.stdout.readline()
 Path("rival").write_text(str(process.pid))
@@ -151,6 +151,22 @@ def test_a_patient_client_bears_with_a_server_that_comes_back(
         assert knocks == []
         assert client.patient(60).read_flow_run("7").name == "x"
     assert len(knocks) == 2
+
+
+def test_a_server_whose_database_is_locked_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: dict[str, tuple[int, Any]] = {
+        "GET /api/flow_runs/7": (503, {"exception_message": "Service Unavailable"}),
+        "GET /api/flow_runs/8": (500, {"exception_message": "Internal Server Error"}),
+    }
+
+    def unlock(seconds: float) -> None:
+        answers["GET /api/flow_runs/7"] = (200, RUN)
+
+    monkeypatch.setattr(api.time, "sleep", unlock)
+    with _server(answers) as url:
+        assert ApiClient(url).read_flow_run("7").name == "x"
+        with pytest.raises(ServiceError, match="answers 500"):
+            ApiClient(url).read_flow_run("8")
 
 
 def test_a_waiting_run_is_cancelled_a_running_one_asked_to_stop() -> None:

@@ -1,10 +1,11 @@
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from flows.processes import ProcessRecord
 from flows.project import Project
-from flows.server import free_port, start_server
+from flows.server import free_port, server_build, start_server
 from flows.server_keeper import has_died
 from flows.server_settings import ServerSettings, read_server_settings
 from grpo_core.errors import ConfigError, ServiceError
@@ -59,7 +60,8 @@ def test_what_can_not_be_meant_is_refused(
         read_server_settings(_written(tmp_path, text, mode))
 
 
-def test_a_change_restarts_the_server() -> None:
+def test_a_change_or_another_release_restarts_the_server(tmp_path: Path) -> None:
+    assert server_build(Project(tmp_path)) == f"{version('prefect')} {ServerSettings().digest}"
     assert ServerSettings(port=1).digest != ServerSettings(port=2).digest
     assert "secret" not in ServerSettings(api_auth="a:secret").digest
 

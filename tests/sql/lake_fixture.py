@@ -48,6 +48,7 @@ class LakeFixture:
     written: dict[tuple[str, str], tuple[Path, ...]] = field(default_factory=dict)
     ref_rows: list[Row] = field(default_factory=list)
     ref_fingerprint: str = "fingerprint"
+    has_older_cache: bool = False
 
     def rows(self, label: str, table: str) -> list[Row]:
         return self.nodes[label][table]
@@ -80,7 +81,10 @@ class LakeFixture:
                     files[name] = tuple(write_parts(directory / label / name, name, rows))
             self.written |= {(label, name): paths for name, paths in files.items()}
             reference = self.ref_fingerprint if kind == "train" else ""
-            entries.append(CatalogEntry(kind, STAGES[kind], key, content, True, files, reference))
+            older = self.has_older_cache and kind == "train"
+            entries.append(
+                CatalogEntry(kind, STAGES[kind], key, content, True, files, reference, older)
+            )
             used.append(self._used(label, kind, key, content))
         return Catalog(
             tuple(entries), tuple(self.damaged), tuple(used), {}, (self._write_cache(directory),)

@@ -347,6 +347,11 @@ def cache_of_another_reference(lake: LakeFixture) -> None:
     lake.ref_fingerprint = "another"
 
 
+@breaks("assert_ref_cache_version_is_read")
+def cache_of_an_older_version(lake: LakeFixture) -> None:
+    lake.ref_fingerprint, lake.has_older_cache = "another", True
+
+
 @breaks("assert_trained_rollouts_in_ref_cache")
 def cache_row_shorter(lake: LakeFixture) -> None:
     cached(lake)["num_completion_tokens"] -= 1

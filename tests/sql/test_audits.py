@@ -68,6 +68,17 @@ def test_audit_fires(name: str, mutation: Mutation, sound: LakeFixture, tmp_path
     assert set(result.rows[0]) == set(AUDITS[name].columns)
 
 
+def test_rows_of_an_older_cache_are_unproved_and_not_missing(
+    sound: LakeFixture, tmp_path: Path
+) -> None:
+    lake = copy.deepcopy(sound)
+    lake.ref_rows.clear()
+    name = "assert_trained_rollouts_in_ref_cache"
+    assert run_one(lake.write(tmp_path / "own", like=sound), name).num_rows > 0
+    lake.has_older_cache = True
+    assert run_one(lake.write(tmp_path / "older", like=sound), name).num_rows == 0
+
+
 def run_one(catalog: Catalog, name: str) -> AuditResult:
     with Warehouse(catalog) as warehouse:
         for other in [n for n, query in warehouse.queries.items() if query.kind == "audit"]:

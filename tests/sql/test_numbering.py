@@ -1,6 +1,7 @@
 """How samples are numbered is counted exactly, whatever the indices."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,49 @@ def test_every_numbered_table_is_counted(sound: LakeFixture, tmp_path: Path) -> 
     expected = {name: len(list(sound.all_rows(name))) for name in tables}
     assert {row["table_name"]: row["n"] for row in counted} == expected
     assert all(row["n"] == row["d"] for row in counted)
+
+
+def verdict_lost(lake: LakeFixture) -> None:
+    lake.rows("verdicts", "verdicts").pop(3)
+
+
+def sample_twice(lake: LakeFixture) -> None:
+    rows = lake.rows("samples", "samples")
+    rows.append(dict(rows[5]))
+
+
+def other_indices(lake: LakeFixture) -> None:
+    for row in lake.rows("samples", "samples"):
+        row["sample_index"] += 60
+
+
+def verdicts_of_an_unknown_prompt(lake: LakeFixture) -> None:
+    for row in lake.rows("verdicts", "verdicts")[:3]:
+        row["prompt_id"] = "unknown"
+
+
+@pytest.mark.parametrize(
+    "change", [verdict_lost, sample_twice, other_indices, verdicts_of_an_unknown_prompt]
+)
+def test_pass_rates_of_unpaired_prompts_are_those_of_their_pairs(
+    change: Callable[[LakeFixture], None], sound: LakeFixture, tmp_path: Path
+) -> None:
+    lake = copy.deepcopy(sound)
+    change(lake)
+    pairs = (
+        "select s.prompt_id, count(*) as n, "
+        "count(*) filter (where label = 'correct') as num_correct, "
+        "sum(num_completion_tokens)::bigint as num_tokens "
+        "from samples as s join verdicts as v using (prompt_id, sample_index) "
+        "group by s.prompt_id order by s.prompt_id"
+    )
+    rates = (
+        "select prompt_id, n, num_correct, num_tokens from prompt_pass_rates "
+        "where phase = 0 order by prompt_id"
+    )
+    with Warehouse(lake.write(tmp_path)) as warehouse:
+        assert warehouse.query("select count(*) as n from unpaired_prompts").dicts()[0]["n"] > 0
+        assert warehouse.query(rates).dicts() == warehouse.query(pairs).dicts()
+    with Warehouse(sound.write(tmp_path / "sound")) as warehouse:
+        assert warehouse.query("from unpaired_prompts").dicts() == []
+        assert warehouse.query(rates).dicts() == warehouse.query(pairs).dicts() != []

@@ -8,10 +8,11 @@ import pytest
 import torch
 from contract import CONTEXT, EOS, VOCABULARY, random_policy, request
 from random_engine import SETTINGS, trainer_side
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from grpo_core.errors import SamplerError
 from grpo_core.models.directory import SavedWeights
-from grpo_core.sampling.checksum import differing
+from grpo_core.sampling.checksum import OTHERS, differing
 from grpo_core.sampling.proof import probe_requests, prove
 from grpo_core.sampling.vllm import VllmSampler
 from grpo_core.sampling.vllm_engine import VllmEngine
@@ -111,6 +112,32 @@ def test_tensors_that_an_engine_transforms_at_its_start_are_warned_of(started, t
     with caplog.at_level(logging.WARNING):
         assert engine._transformed() == {"model.norm.weight"}
     assert "1 tensors" in caplog.text
+
+
+def test_experts_that_the_engine_names_otherwise_are_compared_in_one_sum(tmp_path):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        "qwen3_moe",
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=2,
+        head_dim=32,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    weights = dict(SavedWeights(tmp_path))
+    engine = VllmEngine(tmp_path, SETTINGS)
+    try:
+        assert engine.transformed == frozenset()
+        weights["model.layers.1.mlp.experts.3.down_proj.weight"].view(torch.int32)[4, 5] ^= 1
+        assert differing(engine.held_weights(), weights) == [OTHERS]
+    finally:
+        engine.close()
 
 
 def test_weights_split_over_two_ranks_are_compared_as_well(tmp_path):

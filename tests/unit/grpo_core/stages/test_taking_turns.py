@@ -26,7 +26,8 @@ def _empty() -> Made:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused_before_the_first_stage(tmp_path: Path) -> None:
-    config = load_config("tiny", overrides=["execution.device=cuda"])
+    """Before a missing vLLM too, which is no use without it."""
+    config = load_config("tiny", overrides=["execution.device=cuda", "execution.engine=vllm"])
     with (
         pytest.raises(ConfigError, match=r"execution\.device is cuda"),
         RunSession.open(config, root=tmp_path, run="demo"),

@@ -118,6 +118,14 @@ def test_verify_tells_an_older_cache_version_from_damage(lake: Lake, is_there: b
     assert line in done.output
 
 
+@pytest.mark.parametrize("version", [1, CACHE_VERSION])
+def test_the_catalog_says_which_artefacts_rest_on_an_older_cache(lake: Lake, version: int) -> None:
+    publish_receipt(lake, version)
+    (entry,) = lake.catalog().entries
+    assert entry.ref_fingerprint == fingerprint(version).digest
+    assert entry.has_older_cache == (version < CACHE_VERSION)
+
+
 def test_rows_of_this_version_that_are_gone_are_missing(lake: Lake) -> None:
     publish_receipt(lake, CACHE_VERSION)
     found = verify(lake)

@@ -130,6 +130,18 @@ def test_bad_values_are_refused(cache: RefLogprobCache, bad: np.ndarray, reason:
     assert cache.get((1,), (1, 2, 3), 1.0) is None
 
 
+@pytest.mark.parametrize("bad_row", [0, 2999, 5999])
+def test_one_bad_row_leaves_nothing_of_its_append(cache: RefLogprobCache, bad_row: int) -> None:
+    items = rows(6000)
+    wrong = values(items)
+    wrong[bad_row] = wrong[bad_row] + np.float32(1)
+    with pytest.raises(DataContractError, match=items[bad_row].key):
+        cache.put_many(items, wrong)
+    assert not list(cache.directory.glob("*part-*"))
+    assert cache.num_rows == 0
+    assert cache.put_many(items, values(items)) == 6000
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "foreign", "link"])
 def test_a_damaged_part_is_a_miss_and_can_be_filled_again(
     cache: RefLogprobCache, tmp_path: Path, damage: str
