@@ -25,10 +25,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo_core.errors import ArtifactError
+from grpo_core.errors import ArtifactError, DataContractError
 from grpo_core.store.files import write_atomically
 from grpo_core.store.reading import reading, size_of
-from grpo_core.store.ref_rows import Logprobs, RefRow, check_values, flatten
+from grpo_core.store.ref_rows import Logprobs, RefRow, check_stored_values, check_values, flatten
 
 ROWS_PER_GROUP = 256
 GROUPS_AT_ONCE = 16
@@ -140,10 +140,10 @@ def _make_table(
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     starts = offsets[:-1][lengths > 0]
 
-    def each(reduce: np.ufunc, dtype: type) -> npt.NDArray[np.floating]:
-        result: npt.NDArray[np.floating] = np.zeros(len(keys), dtype=dtype)
+    def each(reduce: np.ufunc, dtype: type, values: npt.NDArray[Any] = flat) -> npt.NDArray[Any]:
+        result: npt.NDArray[Any] = np.zeros(len(keys), dtype=dtype)
         if starts.size:
-            result[lengths > 0] = reduce.reduceat(flat, starts, dtype=dtype)
+            result[lengths > 0] = reduce.reduceat(values, starts, dtype=dtype)
         return result
 
     return pa.table(
@@ -154,7 +154,7 @@ def _make_table(
             "logprob_sum": each(np.add, np.float64),
             "logprob_min": each(np.minimum, np.float32),
             "logprob_max": each(np.maximum, np.float32),
-            "logprob_nonfinite": np.zeros(len(keys), dtype=np.int32),
+            "logprob_nonfinite": each(np.add, np.int32, ~np.isfinite(flat)),
             "scored_by": pa.array(scored_by, pa.string()),
         },
         schema=SCHEMA,
@@ -308,8 +308,10 @@ def check_part(directory: Path, name: str, fingerprint: str) -> None:
     again = pa.concat_tables(
         [SCHEMA.empty_table(), *make_tables(keys, values, table.column("scored_by").to_pylist())]
     )
-    if not all(np.isfinite(line).all() for line in values):
-        raise ArtifactError(f"{path} holds NaN or infinity")
+    try:
+        check_stored_values(keys, values)
+    except DataContractError as error:
+        raise ArtifactError(f"{path}: {error.message}", hint=error.hint) from error
     if again != table:
         raise ArtifactError(f"{path}: length, sum or extremes of a row are not those of its list")
     index = load_index(directory, name)
