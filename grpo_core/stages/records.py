@@ -149,5 +149,10 @@ class RunRecords:
             path, {**read_json(path), "finished_at": utc_now(), "state": state, "error": error}
         )
 
+    def attempt(self, number: int) -> dict[str, Any]:
+        """The record of one attempt, the first is 1."""
+        record: dict[str, Any] = read_json(self._attempt_path(number))
+        return record
+
     def _attempt_path(self, attempt: int) -> Path:
         return self.directory / "attempts" / f"{attempt:04d}.json"
