@@ -9,6 +9,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +20,6 @@ FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 ACTIVE_STATES = ("SCHEDULED", "PENDING", "RUNNING", "CANCELLING")
 _TIMEOUT_SECONDS = 15.0
 _KNOCK_SECONDS = 0.25
-_LOCKED_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ class ApiClient:
         """
         found = self.deployment(deployment)
         body = {"parameters": parameters, "name": name, "tags": tags}
+        body["idempotency_key"] = str(uuid.uuid4())  # asked twice it is the same run
         created = self._call("POST", f"/deployments/{found['id']}/create_flow_run", body)
         return _flow_run(created)
 
@@ -185,6 +186,10 @@ class ApiClient:
             waiting = flow_run.state_type == "SCHEDULED"
             self._set_state(flow_run_id, "CANCELLED" if waiting else "CANCELLING")
 
+    def mark_running(self, flow_run_id: str, message: str) -> None:
+        """Record that the process of a run which was counted as crashed works on it."""
+        self._set_state(flow_run_id, "RUNNING", message)
+
     def mark_crashed(self, flow_run_id: str, message: str) -> None:
         """Record that nobody works on the run any more."""
         self._set_state(flow_run_id, "CRASHED", message)
@@ -223,14 +228,13 @@ class ApiClient:
     ) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self._headers, method=method)
-        began = time.monotonic()
+        begun = time.monotonic()
         try:
             while True:
                 try:
                     return self._open(request, max(timeout, self._patience))
                 except urllib.error.URLError as error:
-                    waited = time.monotonic() - began
-                    if waited >= _bearable_seconds(error, self._patience):
+                    if time.monotonic() - begun >= self._worth_trying(error, timeout):
                         raise
                 time.sleep(_KNOCK_SECONDS)
         except urllib.error.HTTPError as error:
@@ -241,16 +245,15 @@ class ApiClient:
                 hint="`grpo status` says what runs; `grpo up` starts what does not",
             ) from error
 
+    def _worth_trying(self, error: urllib.error.URLError, timeout: float) -> float:
+        """Seconds for which a request that failed so is sent again; it has changed nothing."""
+        if isinstance(error, urllib.error.HTTPError):  # 503: the database is locked just now
+            return max(self._patience, timeout) if error.code == 503 else 0.0
+        return self._patience if isinstance(error.reason, ConnectionRefusedError) else 0.0
+
     def _open(self, request: urllib.request.Request, timeout: float) -> Any:
         with self._opener.open(request, timeout=timeout) as response:
             return json.loads(response.read() or b"null")
-
-
-def _bearable_seconds(error: urllib.error.URLError, patience: float) -> float:
-    """How long a request may be sent again after this error: the server has not acted on it."""
-    if isinstance(error, urllib.error.HTTPError):  # 503: its database is locked, as Prefect says it
-        return max(patience, _LOCKED_SECONDS) if error.code == 503 else 0.0
-    return patience if isinstance(error.reason, ConnectionRefusedError) else 0.0
 
 
 def _soon() -> str:
@@ -287,7 +290,8 @@ def _refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceE
         return ConfigError(f"the server refuses the parameters: {detail}")
     if error.code == 422 and "/schedules" in path:
         return ConfigError(f"the server refuses the schedule: {_reason(detail)}")
-    return ServiceError(f"the Prefect server answers {error.code} to {path}: {detail}")
+    hint = "its database is very busy: try again" if error.code == 503 else ""
+    return ServiceError(f"the Prefect server answers {error.code} to {path}: {detail}", hint=hint)
 
 
 def _reason(detail: Any) -> str:

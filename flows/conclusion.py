@@ -9,6 +9,7 @@ from flows.progress import RunProgress
 from flows.reports import print_summary
 from flows.request import Request
 from grpo_core.paths import resolve_path
+from grpo_core.types import StageName
 
 
 def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: Console) -> int:
@@ -20,7 +21,9 @@ def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: C
         return 0
     console.print(stage_table(progress))
     say_outcome(ended)
-    say(f"what is complete is kept; to go on: {request.command()}")
+    begun = [stage for stage in progress.stages if progress.nodes_of(stage)]
+    finished = [StageName(stage) for stage in begun[:-1]]  # the last is the one that ended
+    say(f"what is complete is kept; to go on: {request.command(finished)}")
     return 1
 
 

@@ -1,6 +1,8 @@
 """Triggers a deployment and stays with its run until it ends, whatever happens on the way."""
 
 import fcntl
+import json
+import re
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +31,7 @@ WORKER_SECONDS = 15.0
 GONE_SECONDS = 20.0
 """How long neither a runner nor a flow process may be seen before the run counts as crashed."""
 SILENT_SERVER_SECONDS = 60.0
+WORKS_ON = "nothing was heard of the run for a while, but its process works"
 DETACHED = 130
 _STATE_TYPES = {"Completed": "COMPLETED", "Failed": "FAILED", "Stopped": "CANCELLED"}
 
@@ -124,10 +127,19 @@ class Follower:
             return
         self._asked_at = now
         try:
-            self.flow_run = self.client.read_flow_run(self.flow_run.id)
+            self.flow_run = self._read_flow_run()
             self._answered_at = time.monotonic()
         except ServiceError:
             self._without_server()
+
+    def _read_flow_run(self) -> FlowRun:
+        """As the server has it, unless it counts as crashed what works: the machine slept, say."""
+        found = self.client.read_flow_run(self.flow_run.id)
+        if found.state_type != "CRASHED" or worker_of(run_lock(self.path.parent)) != found.id:
+            return found
+        self.client.mark_running(found.id, WORKS_ON)
+        self.view.say(f"{WORKS_ON}; it was counted as crashed")
+        return replace(found, state_type="RUNNING", message="")
 
     def _without_server(self) -> None:
         """The server is silent: the run goes on, and its own record says how it ends."""
@@ -193,6 +205,18 @@ class Follower:
 def run_lock(directory: Path) -> Path:
     """Lock file of the run in `lake/runs/<run>`."""
     return directory.parents[1] / "locks" / f"run-{directory.name}.lock"
+
+
+def worker_of(lock: Path) -> str:
+    """Id of the flow run that holds the run's lock; empty when nobody does, or no flow run."""
+    if not is_held(lock):
+        return ""
+    try:
+        holder = str(json.loads(lock.read_text(encoding="utf-8"))["holder"])
+    except (ValueError, KeyError, TypeError):  # it has just taken it
+        return ""
+    named = re.search(r", flow run (\S+) on ", holder)
+    return named[1] if named and named[1] != "none" else ""
 
 
 def is_held(lock: Path) -> bool:

@@ -18,9 +18,9 @@ from pathlib import Path
 from flows.api import ApiClient
 from flows.automations import crash_automation, ensure_automation
 from flows.deployment_names import FLOW_NAME
-from flows.processes import ProcessRecord, read_record, stop_tree
+from flows.processes import ProcessRecord, descendants, read_record, stop_tree
 from flows.project import Project
-from flows.reconcile import reconcile
+from flows.reconcile import counted_as_crashed, reconcile
 from flows.server import (
     FIRST_PORT,
     STOP_SECONDS,
@@ -105,8 +105,11 @@ def status(project: Project) -> Status:
     server, runner = find_server(project), find_runner(project)
     if server is None or not (client := client_of(project, server)).is_healthy():
         return Status(server, runner, False, (), ())
-    active = [
-        f"{run.name} ({run.state_type.lower()})" for run in client.active_flow_runs(FLOW_NAME)
+    known = client.active_flow_runs(FLOW_NAME)
+    active = [f"{run.name} ({run.state_type.lower()})" for run in known]
+    active += [
+        f"{run.name} (works, but counts as crashed: grpo up puts that right)"
+        for run in counted_as_crashed(project, client, known)
     ]
     pools = client.pools(FLOW_NAME)
     names = tuple(
@@ -162,13 +165,9 @@ def _ensure_runner(
     runner, build = find_runner(project), build_of_code(pools)
     if runner is not None and (runner.address, runner.build) == (server.address, build):
         return
-    is_busy = runner is not None and _is_busy(client)
-    if runner is not None and runner.address == server.address and is_busy:
-        notify("the code has changed; the busy runner stays, its deployments are registered anew")
-        _register(project, server)
-        ProcessRecord(runner.pid, runner.birth, runner.address, build).write(
-            project.record("runner")
-        )
+    at_server = runner is not None and runner.address == server.address
+    if runner is not None and at_server and _is_busy(project, runner, client):
+        _register_beside(project, runner, build, notify)
         return
     if runner is not None:
         notify("restarting the runner: the code or the work pools have changed")
@@ -194,13 +193,28 @@ def _start_runner(project: Project, server: ProcessRecord, build: str) -> None:
         time.sleep(0.1)
 
 
-def _register(project: Project, server: ProcessRecord) -> None:
+def _register_beside(project: Project, runner: ProcessRecord, build: str, notify: Notify) -> None:
+    """Register anew once, and keep in mind that the runner is to be restarted when it is idle."""
+    noted = f"{runner.build.partition('+')[0]}+{build}"
+    if runner.build == noted:
+        return
+    notify(
+        "the code or the work pools have changed; the busy runner stays until its runs have ended, "
+        "the deployments are registered anew"
+    )
     command = [sys.executable, "-m", "flows.deployments", "--register-only"]
-    call(project, command, server.address, "the deployments could not be registered")
+    call(project, command, runner.address, "the deployments could not be registered")
+    ProcessRecord(runner.pid, runner.birth, runner.address, noted).write(project.record("runner"))
 
 
-def _is_busy(client: ApiClient) -> bool:
-    return bool(client.active_flow_runs(FLOW_NAME))
+def _is_busy(project: Project, runner: ProcessRecord, client: ApiClient) -> bool:
+    """Whether the local runner executes; a run of its own may belong to a pool by now."""
+    active = client.active_flow_runs(FLOW_NAME)
+    if any(run.state_type != "SCHEDULED" and not run.work_pool for run in active):
+        return True
+    below = {process.pid for process in descendants(runner.pid)}
+    records = (read_record(path) for path in project.flow_processes())
+    return any(record is not None and record.pid in below for record in records)
 
 
 def _cancel_runs(project: Project, notify: Notify) -> None:

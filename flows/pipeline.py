@@ -10,8 +10,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+import coolname.data
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
@@ -26,7 +28,7 @@ from flows.request import command_of, default_run_name, run_tags
 from flows.stages import run_stage_task, write_report_task
 from flows.supervisor import has_lost_runner, supervised
 from grpo_core.config import load_config
-from grpo_core.errors import GrpoError, RunStoppedError
+from grpo_core.errors import GrpoError, RunBusyError, RunStoppedError
 from grpo_core.planning.fork import resolve_fork
 from grpo_core.stages import RunSession, lake_root
 from grpo_core.store.lake import Lake
@@ -34,8 +36,8 @@ from grpo_core.types import StageName
 
 ALL_STAGES = tuple(StageName)
 
-_GENERATED_NAME = re.compile(r"[a-z]+-[a-z]+|[a-z]+\d+-[a-z]+-[a-z]+")
-"""What the command line makes (fluffy-otter) and the form in the UI (epsilon5-mordor-reach)."""
+_NAME_OF_FORM = re.compile(r"[a-z]+\d+-[a-z]+-[a-z]+")
+"""What the form in the UI makes up (epsilon5-mordor-reach)."""
 
 
 def run_title(run: str, stages: Sequence[str]) -> str:
@@ -52,10 +54,24 @@ def target_of(stages: Sequence[str]) -> str:
 def flow_run_title() -> str:
     """The name that the user gave, else a readable one instead of Prefect's two random words."""
     name, given = flow_run.name or "", flow_run.parameters
-    if name and not _GENERATED_NAME.fullmatch(name):
+    if name and not _is_generated(name):
         return name
     run = given.get("run") or given.get("preset") or "tiny"
     return run_title(run, tuple(given.get("stages") or ALL_STAGES))
+
+
+def _is_generated(name: str) -> bool:
+    """Whether Prefect made the name up, from its own lists of words (fluffy-otter) or in its UI."""
+    rules: dict[str, Any] = dict(coolname.data.config)
+    words = {word for rule in rules.values() for word in rule.get("words", ())}
+    parts = name.split("-")
+    return bool(_NAME_OF_FORM.fullmatch(name)) or (len(parts) == 2 and words.issuperset(parts))
+
+
+def _is_scheduled() -> bool:
+    """Whether a schedule started this flow run, and nobody waits for it."""
+    context = FlowRunContext.get()
+    return context is not None and bool(context.flow_run and context.flow_run.auto_scheduled)
 
 
 @flow(name=FLOW_NAME, flow_run_name=flow_run_title)
@@ -95,6 +111,9 @@ def grpo(
     except RunStoppedError as stop:
         return Cancelled(name="Stopped", message=f"{stop}{_way_on(states)}", data=stop)
     except GrpoError as error:
+        if isinstance(error, RunBusyError) and _is_scheduled():
+            why = f"{error.message}; what a schedule starts meanwhile is left out"
+            return Cancelled(name="Skipped", message=why)
         return Failed(message=f"{error}{_way_on(states)}", data=error)
     emit_completed(name, target_of(stages))
     reused = sum(state.name == "Reused" for state in states.values())

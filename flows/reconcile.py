@@ -5,6 +5,7 @@ from flows.deployment_names import FLOW_NAME
 from flows.processes import read_record
 from flows.project import Project
 from flows.supervisor import sweep_orphans
+from grpo_core.errors import ServiceError
 
 _TAKEN = frozenset({"PENDING", "RUNNING", "CANCELLING"})
 
@@ -25,11 +26,38 @@ def reconcile(project: Project, client: ApiClient, *, has_runner: bool) -> list[
     orphans = sweep_orphans()
     if orphans:
         told.append(f"killed {orphans} processes that a crashed run had left behind")
-    for run in client.active_flow_runs(FLOW_NAME):
+    active = client.active_flow_runs(FLOW_NAME)
+    for run in active:
         if run.state_type in _TAKEN and _is_lost(project, run, has_runner=has_runner):
             told.append(_close(client, run))
+    for run in counted_as_crashed(project, client, active):
+        client.mark_running(run.id, "its process works")
+        told.append(f"run {run.name!r} was counted as crashed, but its process works")
     _drop_records(project)
     return told
+
+
+def counted_as_crashed(project: Project, client: ApiClient, active: list[FlowRun]) -> list[FlowRun]:
+    """Runs that the server takes for crashed although their process works on this machine.
+
+    It does so when a suspended machine wakes up: no heartbeat was heard meanwhile.
+
+    Args:
+        project: Whose processes.
+        client: Its server.
+        active: The runs that the server counts as active.
+    """
+    known = {run.id for run in active}
+    found = []
+    for path in project.flow_processes():
+        record = read_record(path)
+        if path.stem not in known and record is not None and record.is_alive():
+            try:
+                run = client.read_flow_run(path.stem)
+            except ServiceError:  # a run of another database
+                continue
+            found += [run] if run.state_type == "CRASHED" else []
+    return found
 
 
 def _drop_records(project: Project) -> None:

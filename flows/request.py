@@ -73,13 +73,19 @@ class Request:
         }
         return {name: value for name, value in given.items() if value}
 
-    def command(self) -> str:
-        """The command that does the same again, for hints."""
+    def command(self, finished: Collection[StageName] = ()) -> str:
+        """The command that goes on with the same, for hints.
+
+        Args:
+            finished: Stages that are not to be forced again.
+        """
         words = ["grpo", "run", self.target]
         words += [] if self.preset == "tiny" else ["--preset", self.preset]
         words += ["--config", str(self.config_file)] if self.config_file else []
         words += ["--run", self.run] if self.run else []
         words += [word for override in self.overrides for word in ("--set", override)]
+        forced = [stage for stage in self.force if stage not in finished]
+        words += [word for stage in forced for word in ("--force", stage.value)]
         words += ["--from", self.fork] if self.fork else []
         return shlex.join(words)
 
@@ -138,17 +144,18 @@ def command_of(parameters: Mapping[str, Any], finished: Collection[StageName] = 
     """
     chosen = [stage for stage in StageName if stage in (parameters.get("stages") or StageName)]
     left = [stage for stage in chosen if stage not in finished] or chosen[-1:]
-    target = FULL if len(chosen) == len(StageName) else str(left[0])
+    is_full = len(chosen) == len(StageName)
+    named = left if is_full else left[:1]
     config_file = parameters.get("config_file")
     return Request(
-        target=target,
+        target=FULL if is_full else str(left[0]),
         preset=parameters.get("preset") or "tiny",
         config_file=Path(config_file) if config_file else None,
         run=parameters.get("run") or "",
         overrides=tuple(parameters.get("overrides") or ()),
-        force=(),
+        force=tuple(StageName(stage) for stage in parameters.get("force") or ()),
         fork=parameters.get("fork") or "",
-    ).command()
+    ).command([stage for stage in StageName if stage not in named or stage in finished])
 
 
 def _known(name: str, names: Sequence[str], what: str) -> str:

@@ -1,12 +1,13 @@
 """Runs that start by themselves: by the clock (schedules), or after another run (automations)."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from flows.api import ApiClient
 from flows.automations import ensure_automation
 from flows.deployment_names import FLOW_NAME
-from flows.request import Request
+from flows.request import Request, run_name_of
 from grpo_core.errors import ConfigError
 
 AFTER_PREFIX = "grpo: "
@@ -31,7 +32,7 @@ class Planned:
 
 
 def schedule_by_clock(client: ApiClient, request: Request, cron: str, timezone: str) -> None:
-    """Run the deployment by the clock; a schedule of the same run name is replaced.
+    """Run the deployment by the clock; what was scheduled here for the same run is replaced.
 
     Raises:
         ConfigError: The server can not read the cron expression or the time zone.
@@ -41,9 +42,10 @@ def schedule_by_clock(client: ApiClient, request: Request, cron: str, timezone: 
         "schedule": {"cron": cron, "timezone": timezone},
         "active": True,
         "parameters": request.parameters(),
-        "slug": request.run_name.lower(),
+        "slug": _slug(request.run_name),
     }
-    found = _schedules_of(client, deployment["id"], request.run_name)
+    schedules = client.schedules(deployment["id"])
+    found = [schedule for schedule in schedules if schedule["slug"] == body["slug"]]
     client.save_schedule(deployment["id"], body, found[0]["id"] if found else None)
 
 
@@ -82,7 +84,8 @@ def schedule_after(client: ApiClient, request: Request, other: str) -> None:
 def unschedule(client: ApiClient, target: str, run: str) -> int:
     """Remove what starts `target` for `run` by itself; returns how many things that were."""
     deployment = client.deployment(f"{FLOW_NAME}/{target}")
-    found = _schedules_of(client, deployment["id"], run)
+    schedules = client.schedules(deployment["id"])
+    found = [schedule for schedule in schedules if _run_of(schedule) == run]
     for schedule in found:
         client.remove_schedule(deployment["id"], schedule["id"])
     chained = [
@@ -123,15 +126,20 @@ def planned(client: ApiClient) -> list[Planned]:
     return found
 
 
-def _schedules_of(client: ApiClient, deployment_id: str, run: str) -> list[dict[str, Any]]:
-    return [s for s in client.schedules(deployment_id) if s["slug"] == run.lower()]
+def _slug(run: str) -> str:
+    """Slug of the schedule of a run; slugs have no capitals, run names may differ in them only."""
+    return f"{run.lower()}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
 
 
 def _by_clock(target: str, schedule: dict[str, Any]) -> Planned:
     times = schedule["schedule"]
     when = f"{times.get('cron', times)} {times.get('timezone') or 'UTC'}"
-    parameters = schedule["parameters"] or {}
-    return Planned(target, parameters.get("run", ""), when, schedule["active"])
+    return Planned(target, _run_of(schedule), when, schedule["active"])
+
+
+def _run_of(schedule: dict[str, Any]) -> str:
+    """Run that a schedule works on, whoever made it."""
+    return run_name_of(schedule["parameters"] or {})
 
 
 def _after_name(target: str, run: str, other: str) -> str:

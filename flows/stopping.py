@@ -9,7 +9,7 @@ from typing import Any
 from flows.api import ApiClient, FlowRun
 from flows.console import say
 from flows.deployment_names import FLOW_NAME
-from flows.following import READ_SECONDS, is_held, run_lock
+from flows.following import READ_SECONDS, WORKS_ON, is_held, run_lock, worker_of
 from flows.project import Project
 from flows.request import run_name_of
 from flows.server import client_of, find_server
@@ -17,7 +17,6 @@ from flows.watching import watch
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import request_stop
-from grpo_core.store.run_records import is_run, read_attempt
 
 STOPPED = frozenset({"Stopped", "Completed"})
 BEGIN_SECONDS = 60.0
@@ -58,15 +57,16 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
                 f"nobody works on run {directory.name!r} in {directory.parents[1]}",
                 hint="`grpo status` lists the runs in progress",
             )
+    flow_runs = _at_work(directory, taken)
     if now:
-        _cancel(client, directory)
+        _cancel(client, directory, flow_runs)
     else:
         who = os.environ.get("USER") or os.getuid()  # a container may know no names
         request_stop(directory, f"{who}@{socket.gethostname()}")
         say("asked the run to stop after the unit in work; Ctrl-C only stops watching")
     _wait_for_progress(directory)
     code = watch(directory, client)
-    return 0 if code == 0 or _last_state(directory) in STOPPED else 1
+    return 0 if code == 0 or _has_stopped(client, directory, flow_runs) else 1
 
 
 def _runs(client: ApiClient | None, run: str) -> list[FlowRun]:
@@ -106,21 +106,36 @@ def _wait_for_progress(directory: Path) -> None:
         time.sleep(READ_SECONDS)
 
 
-def _cancel(client: ApiClient | None, directory: Path) -> None:
-    flow_run = _attempt(directory)["request"]["flow_run"]
-    if client is None or not flow_run:
+def _at_work(directory: Path, taken: list[FlowRun]) -> list[str]:
+    """Ids of the flow runs that may hold the run's lock; the latest attempt may be one before."""
+    holder = worker_of(run_lock(directory))
+    return [holder] if holder else [run.id for run in taken]
+
+
+def _cancel(client: ApiClient | None, directory: Path, flow_runs: list[str]) -> None:
+    if client is None or not flow_runs:
         raise ServiceError(
             f"run {directory.name!r} is not known to a server that runs here",
             hint="without --now it stops after the unit in work, wherever it is executed",
         )
-    client.cancel(flow_run)
+    for flow_run in flow_runs:
+        if client.read_flow_run(flow_run).state_type == "CRASHED":
+            client.mark_running(flow_run, WORKS_ON)
+        client.cancel(flow_run)
     say("asked Prefect to cancel the run")
 
 
-def _last_state(directory: Path) -> str:
-    return str(_attempt(directory)["state"]) if is_run(directory) else ""
+def _has_stopped(client: ApiClient | None, directory: Path, flow_runs: list[str]) -> bool:
+    """Whether the attempt ended as it was asked to; it may have ended before it left a record."""
+    attempt = _latest_attempt(directory)
+    if client is None or not flow_runs or attempt.get("request", {}).get("flow_run") in flow_runs:
+        return attempt.get("state") in STOPPED
+    states = {client.read_flow_run(flow_run).state_type for flow_run in flow_runs}
+    return states <= {"CANCELLING", "CANCELLED", "COMPLETED"}
 
 
-def _attempt(directory: Path) -> dict[str, Any]:
-    number = int(RunRecords(directory).latest["attempt"])
-    return read_attempt(directory / "attempts" / f"{number:04d}.json")
+def _latest_attempt(directory: Path) -> dict[str, Any]:
+    """The record of the run's latest attempt; empty before its first."""
+    records = RunRecords(directory)
+    number = int(records.latest["attempt"])
+    return records.attempt(number) if number > 0 else {}

@@ -14,6 +14,7 @@ from flows.deployment_names import FLOW_NAME, WORK_POOL
 from flows.project import Project
 from flows.scheduling import keep_schedules
 from flows.server import call
+from grpo_core.errors import ServiceError
 
 Notify = Callable[[str], None]
 
@@ -22,8 +23,10 @@ def give_to_pool(project: Project, client: ApiClient, notify: Notify) -> None:
     """Deploy everything in prefect.yaml to its work pool, which is made when it is not there.
 
     Raises:
-        ServiceError: `prefect deploy` failed.
+        ServiceError: Runs are in progress, or `prefect deploy` failed.
     """
+    if client.pools(FLOW_NAME).keys() != client.deployments(FLOW_NAME).keys():
+        _refuse_during_runs(client)
     client.ensure_pool(WORK_POOL)
     keep_schedules(client)
     command = [str(Path(sys.executable).with_name("prefect")), "--no-prompt", "deploy", "--all"]
@@ -32,11 +35,27 @@ def give_to_pool(project: Project, client: ApiClient, notify: Notify) -> None:
 
 
 def take_back(client: ApiClient, notify: Notify) -> None:
-    """Let the local runner execute again; schedules and what follows other runs stay."""
+    """Let the local runner execute again; schedules and what follows other runs stay.
+
+    Raises:
+        ServiceError: Runs are in progress.
+    """
     pooled = client.pools(FLOW_NAME)
+    if pooled:
+        _refuse_during_runs(client)
     found = client.deployments(FLOW_NAME)
     for name in pooled:
         client.leave_pool(found[name]["id"])
     notify(
         "the local runner executes from now on" if pooled else "the local runner executes already"
     )
+
+
+def _refuse_during_runs(client: ApiClient) -> None:
+    """Who works now is asked nothing: another executor would leave runs waiting for nobody."""
+    names = [run.name for run in client.active_flow_runs(FLOW_NAME)]
+    if names:
+        raise ServiceError(
+            f"who executes can not change while runs are in progress: {', '.join(names)}",
+            hint="wait for them, or end them with `grpo stop --run NAME`",
+        )

@@ -8,6 +8,7 @@ GrpoError                         what failed, where, expected, got; last line "
 ├── ArtifactError(RuntimeError)       an artefact that is missing, damaged or foreign
 ├── CacheStaleError(ArtifactError)    a cache made by another model, tokenizer or dtype
 ├── FileUnreadableError(RuntimeError) a file that cannot be read now, damaged or not
+├── FileUnwritableError(RuntimeError) a file that cannot be written where it lies
 ├── RunBusyError(RuntimeError)        a run name or key that somebody else holds
 ├── SamplerError(RuntimeError)        a sampler that cannot serve a request
 ├── EngineGoneError(SamplerError)     its engine died: tried again
@@ -74,6 +75,10 @@ class CacheStaleError(ArtifactError):
 
 class FileUnreadableError(GrpoError, RuntimeError):
     """The system did not let a file be read, which says nothing about its bytes."""
+
+
+class FileUnwritableError(GrpoError, RuntimeError):
+    """A read-only file system or missing permission did not let a file be written."""
 
 
 class RunBusyError(GrpoError, RuntimeError):

@@ -1,5 +1,6 @@
 """`grpo lake`: care of the lake."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,14 +29,24 @@ def _name_foreign_caches(lake: "Lake") -> None:
         )
 
 
+def _refresh_database(lake: "Lake") -> None:
+    """Let `lake.duckdb` name the files that are there now."""
+    from grpo_core.store.lake_database import write_lake_database
+
+    write_lake_database(lake.catalog(), lake.database)
+
+
+def _name_left_out(paths: Iterable[str]) -> None:
+    for path in paths:
+        out.print(f"left out: {path}", soft_wrap=True, highlight=False)
+
+
 @app.command("refresh")
 def refresh_command(lake: LakeOption = None) -> None:
     """Rebuild lake.duckdb, the views for other DuckDB clients; needed after moving the lake."""
-    from grpo_core.store.lake_database import write_lake_database
-
     opened = open_lake(lake)
     opened.root.mkdir(parents=True, exist_ok=True)
-    write_lake_database(opened.catalog(), opened.database)
+    _refresh_database(opened)
     out.print(str(opened.database), soft_wrap=True, highlight=False)
 
 
@@ -74,7 +85,10 @@ def restore_command(
     def tell(holder: str) -> None:
         out.print(f"waiting for {holder}", soft_wrap=True, highlight=False)
 
-    count = restore_rows(open_lake(lake), run, on_wait=tell)
+    opened = open_lake(lake)
+    count = restore_rows(opened, run, on_wait=tell)
+    if count:
+        _refresh_database(opened)
     out.print(f"{count} reference rows scored again")
 
 
@@ -94,7 +108,7 @@ def gc_command(
     from grpo_core.store.maintenance import find_garbage, no_run_active, remove_garbage
 
     opened = open_lake(lake)
-    with no_run_active(opened):
+    with no_run_active(opened, is_reading=not remove):
         for cache in find_foreign_caches(opened):
             kept = f"kept for {cache.kept_for}" if cache.kept_for else "used by no run: --foreign"
             out.print(
@@ -108,7 +122,9 @@ def gc_command(
             out.print(f"{item.num_bytes / 1e6:10.1f} MB  {item.path}", soft_wrap=True)
         total = sum(item.num_bytes for item in garbage) / 1e6
         if remove:
+            opened.database.unlink(missing_ok=True)  # killed here, the next stage makes it again
             remove_garbage(opened, garbage)
+            _refresh_database(opened)
         verb = "removed" if remove else "would be removed (--remove does it)"
         out.print(f"{len(garbage)} items, {total:.1f} MB {verb}")
 
@@ -122,6 +138,7 @@ def compact_command(lake: LakeOption = None) -> None:
     _name_foreign_caches(opened)
     for fingerprint, before, after in compact(opened):
         out.print(f"{fingerprint}: {before} parts before, {after} after")
+    _refresh_database(opened)
 
 
 @app.command("export")
@@ -134,6 +151,7 @@ def export_command(
     from grpo_core.store.exchange import export_run
 
     done = export_run(open_lake(lake), run, target.resolve())
+    _name_left_out(done.left_out)
     out.print(
         f"{target}: run {done.run}, {done.num_artifacts} artefacts, {done.num_cache_rows} "
         f"reference rows, {done.num_bytes / 1e6:.1f} MB",
@@ -145,15 +163,19 @@ def export_command(
 def import_command(
     source: Annotated[Path, typer.Argument(metavar="FILE.tar", help="Archive to read.")],
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Another run name.")] = "",
+    allow_code: Annotated[
+        bool,
+        typer.Option("--allow-code", help="Also a run whose settings or files let code run here."),
+    ] = False,
     lake: LakeOption = None,
 ) -> None:
     """Bring an exported run into the lake; every file is checked before any is in it."""
     from grpo_core.store.exchange import import_run
-    from grpo_core.store.lake_database import write_lake_database
 
     opened = open_lake(lake)
-    done = import_run(opened, source.resolve(), name=name)
-    write_lake_database(opened.catalog(), opened.database)
+    done = import_run(opened, source.resolve(), name=name, allow_code=allow_code)
+    _refresh_database(opened)
+    _name_left_out(done.left_out)
     out.print(
         f"run {done.run}: {done.num_artifacts} artefacts and {done.num_cache_rows} reference rows "
         f"were new, {done.num_bytes / 1e6:.1f} MB checked",

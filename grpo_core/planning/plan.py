@@ -92,13 +92,14 @@ def _row(
         reason = f"depends on the content of {', '.join(waiting)}"
         return PlanRow(node.label, node.stage, PlanState.PENDING, "", (reason,))
     found = resolver.find(node)
-    if node.stage in force:
+    partial = resolver.lake.partial(node.stage, found.key)
+    if node.stage in force and not (partial.is_forced and partial.exists()):
         return PlanRow(node.label, node.stage, PlanState.MISS, found.key, ("forced",))
-    if found.artifact is not None:
+    if found.artifact is not None and node.stage not in force:
         changed = tuple(_version_changes(found.artifact.manifest))
         state = PlanState.MISS if changed and strict_versions else PlanState.HIT
         return PlanRow(node.label, node.stage, state, found.key, changed)
-    if resolver.lake.partial(node.stage, found.key).exists():
+    if partial.exists():
         units = "work in progress will be continued"
         return PlanRow(node.label, node.stage, PlanState.PARTIAL, found.key, (units,))
     reasons = tuple(_miss_reasons(node, resolver, found))

@@ -14,6 +14,7 @@ from grpo_core.planning.resolve import Resolver, current
 from grpo_core.stages.context import Made, MakeContext, Timings
 from grpo_core.stages.devices import device_lock
 from grpo_core.stages.faults import machine_fault
+from grpo_core.stages.forcing import is_forced
 from grpo_core.stages.records import NodeResult, NodeState, StageResult, utc_now
 from grpo_core.stages.session import RunSession
 from grpo_core.stages.stopping import stop_if_asked
@@ -107,17 +108,17 @@ def _settle(session: RunSession, resolver: Resolver, node: Node) -> NodeResult:
     started = time.perf_counter()
     stop_if_asked(session.directory)
     session.progress.emit("stage_started", stage=node.stage, label=node.label)
-    is_forced = node.stage in session.forced
     found = resolver.find(node)
+    must_make = is_forced(session, resolver.graph, node, found.key)
     if found.damage:
         text = f"damaged and made again: {found.damage}"
         session.progress.emit("note", stage=node.stage, label=node.label, text=text)
         logger.warning("%s: %s", node.label, text)
     artifact, tokens = found.artifact, 0
     state: NodeState = "Reused"
-    if artifact is None or is_forced:
+    if artifact is None or must_make:
         logger.info("%s: computing %s", node.label, found.key)
-        artifact, state, tokens = _make_alone(session, resolver, node, found.key, is_forced)
+        artifact, state, tokens = _make_alone(session, resolver, node, found.key, must_make)
         resolver.settle(node, artifact)
     result = NodeResult(
         label=node.label,
@@ -142,7 +143,7 @@ _REPORTED = {"stage", "label", "state", "seconds", "tokens", "figures"}
 
 
 def _make_alone(
-    session: RunSession, resolver: Resolver, node: Node, key: str, is_forced: bool
+    session: RunSession, resolver: Resolver, node: Node, key: str, must_make: bool
 ) -> tuple[Artifact, NodeState, int]:
     """Hold the key's lock; whoever waited reuses what the other made."""
     lake = session.lake
@@ -155,12 +156,12 @@ def _make_alone(
 
     who = f"run {session.run!r}: {node.label}"
     with hold(lake.lock_path(key), who, on_wait=on_wait, on_poll=on_poll):
-        if not is_forced:
+        if not must_make:
             made_meanwhile = _current(lake, node, key)
             if made_meanwhile is not None:
                 return made_meanwhile, "Reused", 0
-        if is_forced:
-            lake.partial(node.stage, key).remove()
+        else:
+            lake.partial(node.stage, key).start_forced()
         with device_lock(session.config, node.kind, who, on_wait=on_wait, on_poll=on_poll):
             artifact, tokens = _make_with_retries(session, resolver, node, key)
         return artifact, "Computed", tokens

@@ -1,12 +1,20 @@
 """Faults of the machine that come as anybody's exception, named as what they are."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grpo_core.errors import DiskFullError, GrpoError, OutOfMemoryError
+from grpo_core.errors import (
+    DiskFullError,
+    FileUnreadableError,
+    FileUnwritableError,
+    GrpoError,
+    OutOfMemoryError,
+)
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_PERMISSION = (errno.EACCES, errno.EPERM)
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
@@ -21,6 +29,8 @@ def machine_fault(error: Exception) -> GrpoError | None:
             f"the disk is full: {text}",
             hint="`grpo lake gc` lists what no run uses; what is complete is kept",
         )
+    if isinstance(error, OSError) and error.filename:
+        return _access_fault(error)
     if isinstance(error, MemoryError) or any(part in text.lower() for part in _NO_MEMORY):
         return OutOfMemoryError(
             f"out of memory: {text.splitlines()[0] if text else type(error).__name__}",
@@ -30,12 +40,36 @@ def machine_fault(error: Exception) -> GrpoError | None:
     return None
 
 
+def _access_fault(error: OSError) -> GrpoError | None:
+    """The file system or its permissions, which say nothing about what lies in the files."""
+    path = os.fsdecode(error.filename)
+    if error.errno == errno.EROFS or (error.errno in _NO_PERMISSION and not _is_writable(path)):
+        return FileUnwritableError(
+            f"{path} cannot be written: {error.strerror}",
+            hint="a lake that cannot be written can be read: grpo plan, sql, audit, "
+            "lake verify, lake gc without --remove, lake export to another place",
+        )
+    if error.errno in _NO_PERMISSION:
+        return FileUnreadableError(
+            f"{path} cannot be opened: {error.strerror}", hint="check who owns it and its mode"
+        )
+    return None
+
+
+def _is_writable(path: str) -> bool:
+    """Whether permissions allow to write a file, or to make it in the directory that is there."""
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return os.access(path, os.W_OK)
+
+
 @contextmanager
 def machine_faults_named() -> Iterator[None]:
     """A fault of the machine inside the block is raised as the error of ours that names it.
 
     Raises:
         DiskFullError: A write found no room.
+        FileUnwritableError: A file system is read-only, or permission is missing.
         OutOfMemoryError: Memory ran out.
     """
     try:

@@ -155,5 +155,9 @@ class RunRecords:
             path, {**read_attempt(path), "finished_at": utc_now(), "state": state, "error": error}
         )
 
+    def attempt(self, number: int) -> dict[str, Any]:
+        """The record of one attempt, the first is 1."""
+        return read_attempt(self._attempt_path(number))
+
     def _attempt_path(self, attempt: int) -> Path:
         return self.directory / "attempts" / f"{attempt:04d}.json"

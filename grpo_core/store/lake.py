@@ -108,7 +108,11 @@ class Lake:
         return self.root / "locks" / f"{name}.lock"
 
     def in_use(
-        self, holder: str, *, on_wait: Callable[[str], None] | None = None
+        self,
+        holder: str,
+        *,
+        on_wait: Callable[[str], None] | None = None,
+        is_reading: bool = False,
     ) -> AbstractContextManager[None]:
         """Keep `grpo lake gc` away while something is written; see `locks.share`.
 
@@ -116,7 +120,8 @@ class Lake:
             ArtifactError: A directory of the lake is a symbolic link.
         """
         self.refuse_links()
-        return share(self.lock_path("lake"), holder, what="the lake", on_wait=on_wait)
+        path = self.lock_path("lake")
+        return share(path, holder, what="the lake", on_wait=on_wait, is_reading=is_reading)
 
     def partial(self, stage: str, key: str) -> Partial:
         """Work in progress on a key."""

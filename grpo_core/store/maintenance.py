@@ -58,15 +58,20 @@ class Garbage:
 
 
 @contextmanager
-def no_run_active(lake: Lake) -> Iterator[None]:
+def no_run_active(lake: Lake, *, is_reading: bool = False) -> Iterator[None]:
     """Hold the lake alone, so that nothing is staged or published while it is cleaned.
+
+    Args:
+        lake: Which.
+        is_reading: It is only looked at, which a lake that cannot be written allows too.
 
     Raises:
         ArtifactError: A directory of the lake is a symbolic link.
         RunBusyError: A run, an import or an export is at work.
     """
     lake.refuse_links()
-    with hold_or_refuse(lake.lock_path("lake"), "grpo lake gc", what="the lake"):
+    path = lake.lock_path("lake")
+    with hold_or_refuse(path, "grpo lake gc", what="the lake", is_reading=is_reading):
         yield
 
 
@@ -81,7 +86,9 @@ def verify(lake: Lake) -> Verified:
     damaged += _records_damaged(lake)
     older: list[str] = []
     pins = _readable_pins(lake)
-    for stage, key, content in sorted(set().union(*pins.values())):
+    in_use = set().union(*pins.values())
+    damaged += _wrong_pointers(lake, {(key, content) for _, key, content in in_use})
+    for stage, key, content in sorted(in_use):
         path = lake.store.key_directory(stage, key) / content
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
@@ -153,6 +160,7 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
     _refuse_linked_runs(lake)
     pinned = {(key, content) for _, key, content in _pinned(lake)}
     paths = [path for path in lake.generations() if (path.parent.name, path.name) not in pinned]
+    paths += [lake.root / entry.path for entry in _wrong_pointers(lake, pinned)]
     for name in (".trash", ".staging"):
         paths += sorted((lake.root / name).glob("*"))
     paths += _unused_caches(lake)
@@ -180,6 +188,9 @@ def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
     for item in garbage:
         path = lake.root / item.path
         refuse_links(lake.root, path.parent, hint="nothing out of the lake is removed")
+        if path.name == CURRENT:
+            _point_elsewhere(path.parent, without="")
+            continue
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
             continue
@@ -193,16 +204,29 @@ def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
 def _retire(lake: Lake, generation: Path) -> Path:
     """Move a generation to the trash, its key with the last one; CURRENT names one that stays."""
     directory = generation.parent
-    others = sorted(
-        (p for p in directory.iterdir() if p.is_dir() and not p.is_symlink() and p != generation),
-        key=lambda path: path.stat().st_mtime,
-    )
-    if not others:
+    if not _generations_in(directory, without=generation.name):
         return lake.store.discard(directory)
-    with suppress(ArtifactError):  # a damaged CURRENT is found and made again by whoever needs it
+    with suppress(ArtifactError):  # a damaged CURRENT is an item of its own
         if read_current(directory) == generation.name:
-            write_text(directory / CURRENT, others[-1].name + "\n")
+            _point_elsewhere(directory, without=generation.name)
     return lake.store.discard(generation)
+
+
+def _point_elsewhere(directory: Path, *, without: str) -> None:
+    """Let CURRENT of a key name the newest other generation; with none, there is no CURRENT."""
+    others = _generations_in(directory, without=without)
+    if others:
+        write_text(directory / CURRENT, others[-1].name + "\n")
+    else:
+        (directory / CURRENT).unlink(missing_ok=True)
+
+
+def _generations_in(directory: Path, *, without: str) -> list[Path]:
+    """Generations of a key but one, oldest first."""
+    found = (path for path in directory.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(
+        (path for path in found if path.name != without), key=lambda path: path.stat().st_mtime
+    )
 
 
 def compact(lake: Lake) -> list[tuple[str, int, int]]:
@@ -225,13 +249,26 @@ def _unused_caches(lake: Lake) -> list[Path]:
     ]
     try:
         keys = row_keys(lake, there)
-    except ArtifactError:  # nobody knows which rows a damaged artefact names
+    except (ArtifactError, FileUnreadableError):  # nobody knows which rows a damaged artefact names
         return []
 
     def is_unused(path: Path) -> bool:
         return len(open_cache(path).missing(keys)) == len(keys)
 
     return [path for path in lake.ref_caches() if is_unused(path)]
+
+
+def _wrong_pointers(lake: Lake, pinned: set[tuple[str, str]]) -> Iterator[DamagedEntry]:
+    """Every CURRENT that is empty or names a generation that is not there and that no run pins."""
+    for pointer in sorted(lake.root.glob(f"artifacts/*/*/{CURRENT}")):
+        stage, key = pointer.parents[1].name, pointer.parent.name
+        try:
+            name = read_current(pointer.parent)
+            is_there = (pointer.parent / name).is_dir() or (pointer.parent.name, name) in pinned
+            if not is_there:
+                raise ArtifactError(f"{pointer} names {name}, which is missing")
+        except (ArtifactError, FileUnreadableError) as error:
+            yield _damaged(lake, pointer, stage, key, error)
 
 
 def _rows_lost(

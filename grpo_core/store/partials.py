@@ -5,6 +5,7 @@ partial/<stage>/<key>/<table>/unit-000012.parquet
 partial/<stage>/<key>/state-000012/                 a resumable training state
 partial/<stage>/<key>/timings.json                  seconds and tokens spent so far
 partial/<stage>/<key>.run                           run that works on the key
+partial/<stage>/<key>.forced                        all of it was made by a forced stage
 ```
 
 A unit file is complete or absent (temporary name, fsync, rename), so nothing appears twice: the
@@ -34,7 +35,7 @@ from grpo_core.store.parquet import read_parts, write_part
 from grpo_core.store.reading import reading
 from grpo_core.store.schemas import TABLES
 
-_WORKER, _TIMINGS = ".run", "timings.json"
+_WORKER, _FORCED, _TIMINGS = ".run", ".forced", "timings.json"
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,17 @@ class Partial:
     def claim(self, run: str) -> None:
         """Note who works here, for views of phases in progress."""
         write_text(self.directory.with_suffix(_WORKER), run + "\n")
+
+    def start_forced(self) -> None:
+        """Drop work in progress that was not forced; what a forced attempt left is gone on with."""
+        if not self.is_forced:
+            self.remove()
+            write_text(self.directory.with_suffix(_FORCED), "")
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether the work in progress was begun by a forced stage."""
+        return self.directory.with_suffix(_FORCED).exists()
 
     def units(self, table: str) -> list[int]:
         """Numbers of the complete units, ascending."""
@@ -152,7 +164,8 @@ class Partial:
     def remove(self) -> None:
         """Drop the work in progress, after publishing or before a forced start."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.with_suffix(_WORKER).unlink(missing_ok=True)
+        for suffix in (_WORKER, _FORCED):
+            self.directory.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def worker(directory: Path) -> str | None:

@@ -8,6 +8,7 @@ An index can always be made again from its part, whose footer holds the digest o
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,6 +78,15 @@ def load_index(directory: Path, name: str) -> Index | None:
 def has_index(directory: Path, name: str) -> bool:
     """Whether a part has an index, whatever it holds."""
     return (directory / f"{name}{SUFFIX}").is_file()
+
+
+def identity(directory: Path, name: str) -> tuple[tuple[int, ...], ...] | None:
+    """What changes when a part or its index does; None when one is missing."""
+    try:
+        found = [os.lstat(directory / f"{name}{end}") for end in (".parquet", SUFFIX)]
+    except OSError:
+        return None
+    return tuple((s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for s in found)
 
 
 def index_digest(index: Index) -> str:

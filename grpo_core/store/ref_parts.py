@@ -25,18 +25,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo_core.errors import ArtifactError
+from grpo_core.errors import ArtifactError, DataContractError
 from grpo_core.store.files import write_atomically
 from grpo_core.store.reading import reading, size_of
 from grpo_core.store.ref_index import (
-    SUFFIX,
     Index,
     build_index,
+    identity,
     index_digest,
     load_index,
     write_index,
 )
-from grpo_core.store.ref_rows import Logprobs, RefRow, check_values, flatten
+from grpo_core.store.ref_rows import Logprobs, RefRow, check_stored_values, check_values, flatten
 
 ROWS_PER_GROUP = 256
 GROUPS_AT_ONCE = 16
@@ -116,10 +116,10 @@ def _make_table(
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     starts = offsets[:-1][lengths > 0]
 
-    def each(reduce: np.ufunc, dtype: type) -> npt.NDArray[np.floating]:
-        result: npt.NDArray[np.floating] = np.zeros(len(keys), dtype=dtype)
+    def each(reduce: np.ufunc, dtype: type, values: npt.NDArray[Any] = flat) -> npt.NDArray[Any]:
+        result: npt.NDArray[Any] = np.zeros(len(keys), dtype=dtype)
         if starts.size:
-            result[lengths > 0] = reduce.reduceat(flat, starts, dtype=dtype)
+            result[lengths > 0] = reduce.reduceat(values, starts, dtype=dtype)
         return result
 
     return pa.table(
@@ -130,7 +130,7 @@ def _make_table(
             "logprob_sum": each(np.add, np.float64),
             "logprob_min": each(np.minimum, np.float32),
             "logprob_max": each(np.maximum, np.float32),
-            "logprob_nonfinite": np.zeros(len(keys), dtype=np.int32),
+            "logprob_nonfinite": each(np.add, np.int32, ~np.isfinite(flat)),
             "scored_by": pa.array(scored_by, pa.string()),
         },
         schema=SCHEMA,
@@ -182,9 +182,9 @@ def read_index(directory: Path, name: str, fingerprint: str) -> tuple[Index, boo
         FileNotFoundError: It is gone: compaction replaced it.
     """
     path = directory / f"{name}.parquet"
-    identity = _identity(directory, name)
+    present = identity(directory, name)
     index = load_index(directory, name)
-    if index is not None and identity is not None and _proven.get(path) == identity:
+    if index is not None and present is not None and _proven.get(path) == present:
         return index, False
     with _open_part(path, fingerprint) as file:
         stated = (file.metadata.metadata or {}).get(_INDEX_DIGEST.encode(), b"").decode()
@@ -193,23 +193,14 @@ def read_index(directory: Path, name: str, fingerprint: str) -> tuple[Index, boo
         again = build_index(read_keys(directory, name, fingerprint))
         if stated or index is None or not np.array_equal(index, again):
             return again, True
-    if identity is not None:
-        _proven[path] = identity
+    if present is not None:
+        _proven[path] = present
     return index, False
 
 
 def forget_index(directory: Path, name: str) -> None:
     """Prove the index of a part again when it is read next."""
     _proven.pop(directory / f"{name}.parquet", None)
-
-
-def _identity(directory: Path, name: str) -> tuple[tuple[int, ...], ...] | None:
-    """What changes when a part or its index does; None when one is missing."""
-    try:
-        found = [os.lstat(directory / f"{name}{end}") for end in (".parquet", SUFFIX)]
-    except OSError:
-        return None
-    return tuple((s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for s in found)
 
 
 def read_keys(directory: Path, name: str, fingerprint: str) -> list[str]:
@@ -310,8 +301,10 @@ def check_part(directory: Path, name: str, fingerprint: str) -> None:
     again = pa.concat_tables(
         [SCHEMA.empty_table(), *make_tables(keys, values, table.column("scored_by").to_pylist())]
     )
-    if not all(np.isfinite(line).all() for line in values):
-        raise ArtifactError(f"{path} holds NaN or infinity")
+    try:
+        check_stored_values(keys, values)
+    except DataContractError as error:
+        raise ArtifactError(f"{path}: {error.message}", hint=error.hint) from error
     if again != table:
         raise ArtifactError(f"{path}: length, sum or extremes of a row are not those of its list")
     index = load_index(directory, name)

@@ -25,6 +25,7 @@ _MAX_LOGPROB = 1e-4
 """Rounding may lift a log-prob of a certain token a little above 0."""
 _HALF_PRECISION_BITS = np.uint32(0x1FFF)
 """Low mantissa bits that are zero in every fp16 value, and so in every bf16 value too."""
+_ROWS_AT_ONCE = 1024
 _TELLING_NATS = 0.5
 """Values nearer 0 tell nothing: logit minus log-sum-exp is a multiple of their last place, so a
 confident token has zero low bits in fp32, too."""
@@ -104,21 +105,34 @@ def check_values(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> Logpro
             were rounded to bf16 or fp16 before.
     """
     lengths = [len(row.completion_token_ids) for row in rows]
+    return _check_values([row.key for row in rows], lengths, logprobs)
+
+
+def check_stored_values(keys: Sequence[str], logprobs: Sequence[Logprobs]) -> None:
+    """`check_values` for rows whose token ids are not at hand, so that no length is judged."""
+    for start in range(0, len(keys), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        _check_values(keys[part], list(map(len, logprobs[part])), logprobs[part])
+
+
+def _check_values(
+    keys: Sequence[str], lengths: list[int], logprobs: Sequence[Logprobs]
+) -> Logprobs:
     try:
         flat = flatten(logprobs)
         has_right_form = lengths == list(map(len, logprobs))
     except (TypeError, ValueError):
         has_right_form = False
     if not has_right_form:
-        raise _bad_form(rows, logprobs)
+        raise _bad_form(keys, lengths, logprobs)
     if not flat.size:
         return flat
     if not (flat.max() <= _MAX_LOGPROB and np.isfinite(flat.min())):
-        raise _bad_value(rows, logprobs)
+        raise _bad_value(keys, logprobs)
     rounded = _first_rounded(flat, np.array(lengths, np.int64))
     if rounded is not None:
         raise _refusal(
-            rows[rounded],
+            keys[rounded],
             "every value below -0.5 is a bf16 or fp16 number (its low mantissa bits are zero)",
             hint="score in fp32: a log-prob rounded to bf16 is off by up to 0.4 %",
         )
@@ -135,25 +149,25 @@ def flatten(logprobs: Sequence[Logprobs]) -> Logprobs:
     return np.concatenate([np.empty(0, np.float32), *logprobs], dtype=np.float32, casting="no")
 
 
-def _bad_form(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
+def _bad_form(
+    keys: Sequence[str], lengths: Sequence[int], logprobs: Sequence[Logprobs]
+) -> DataContractError:
     """Names the first row whose array has another dtype or shape than its log-probs must have."""
-    for row, values in zip(rows, logprobs, strict=True):
+    for key, length, values in zip(keys, lengths, logprobs, strict=True):
         if values.dtype != np.float32:
-            return _refusal(row, f"dtype {values.dtype}, expected float32")
-        if values.shape != (len(row.completion_token_ids),):
-            return _refusal(
-                row, f"shape {values.shape}, expected ({len(row.completion_token_ids)},)"
-            )
+            return _refusal(key, f"dtype {values.dtype}, expected float32")
+        if values.shape != (length,):
+            return _refusal(key, f"shape {values.shape}, expected ({length},)")
     raise AssertionError("called for rows of the right form")
 
 
-def _bad_value(rows: Sequence[RefRow], logprobs: Sequence[Logprobs]) -> DataContractError:
+def _bad_value(keys: Sequence[str], logprobs: Sequence[Logprobs]) -> DataContractError:
     """Names the first row with a value that is no log-prob."""
-    for row, values in zip(rows, logprobs, strict=True):
+    for key, values in zip(keys, logprobs, strict=True):
         bad = values[~((values <= _MAX_LOGPROB) & np.isfinite(values))]
         if bad.size:
             what = "above 0" if bad[0] > 0 else "NaN or infinity"
-            return _refusal(row, f"a log-prob of {bad[0]:.3g}, {what}")
+            return _refusal(key, f"a log-prob of {bad[0]:.3g}, {what}")
     raise AssertionError("called for rows without a bad value")
 
 
@@ -178,8 +192,8 @@ def _first_rounded(flat: Logprobs, lengths: npt.NDArray[np.int64]) -> int | None
     return int(filled[(num_telling > 0).argmax()]) if is_all else None
 
 
-def _refusal(row: RefRow, problem: str, hint: str = "") -> DataContractError:
-    return DataContractError(f"reference log-probs of row {row.key}: {problem}", hint=hint)
+def _refusal(key: str, problem: str, hint: str = "") -> DataContractError:
+    return DataContractError(f"reference log-probs of row {key}: {problem}", hint=hint)
 
 
 def rests_on_cache(kind: str) -> bool:

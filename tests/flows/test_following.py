@@ -12,12 +12,15 @@ from rich.console import Console
 import flows.following
 from flows.api import ApiClient, FlowRun
 from flows.deployment_names import RUNS_AT_A_TIME
-from flows.following import Follower, is_held, run_lock
+from flows.following import Follower, is_held, run_lock, worker_of
 from flows.processes import ProcessRecord, birth_of
 from flows.progress import RunProgress
 from flows.project import Project
 from flows.view import PlainView
+from grpo_core.config import load_config
 from grpo_core.errors import ServiceError
+from grpo_core.stages import RunSession
+from grpo_core.store.locks import hold
 from grpo_core.store.progress import ProgressLog
 
 CREATED = FlowRun("7", "demo full", "SCHEDULED", "", {})
@@ -52,6 +55,9 @@ class FakeServer(ApiClient):
 
     def mark_crashed(self, flow_run_id: str, message: str) -> None:
         self.calls.append("crashed")
+
+    def mark_running(self, flow_run_id: str, message: str) -> None:
+        self.calls.append("running")
 
 
 @pytest.fixture
@@ -144,6 +150,31 @@ def test_runner_and_flow_gone_make_a_crash(tmp_path: Path) -> None:
     ended = follower.follow()
     assert (ended.state_type, server.calls) == ("CRASHED", ["crashed"])
     assert follower.progress.nodes["prompts"].state == "Unfinished"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("holder", "calls"), [("7", ["running"]), ("8", [])])
+def test_a_run_that_counts_as_crashed_is_believed_to_work_while_it_holds_its_lock(
+    tmp_path: Path, holder: str, calls: list[str]
+) -> None:
+    server = FakeServer("RUNNING", "CRASHED", "COMPLETED")
+    follower = _follower(tmp_path, server, has_runner=True)
+    _start(follower)
+    with hold(run_lock(follower.path.parent), f"run 'demo', flow run {holder} on here"):
+        ended = follower.follow()
+    assert ended.state_type == ("COMPLETED" if calls else "CRASHED")
+    assert server.calls == calls
+
+
+def test_who_holds_the_lock_is_known_by_the_text_that_a_session_writes(tmp_path: Path) -> None:
+    lock = tmp_path / "locks" / "run-demo.lock"
+    assert worker_of(lock) == ""
+    config = load_config("tiny")
+    with RunSession.open(config, root=tmp_path, run="demo", flow_run="7"):
+        assert worker_of(lock) == "7"
+    assert worker_of(lock) == ""
+    with RunSession.open(config, root=tmp_path, run="demo"):
+        assert worker_of(lock) == ""
 
 
 @pytest.mark.usefixtures("quick")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.utilities.names import generate_slug
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from flows.deployments import make_deployments
@@ -77,11 +78,13 @@ def test_the_work_pool_file_has_the_same_deployments() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "title"),
     [
+        pytest.param(generate_slug(2), {"run": "demo"}, "demo full", id="made by Prefect now"),
         ("fluffy-otter", {}, "tiny full"),
         ("fluffy-otter", {"run": "demo", "stages": ["train"]}, "demo train"),
         ("fluffy-otter", {"stages": ["train", "evaluate"]}, "tiny train+evaluate"),
         ("epsilon5-morgulduin-reach", {"run": "demo"}, "demo full"),
         ("exp 7", {"run": "demo"}, "exp 7"),
+        ("first-try", {"run": "demo"}, "first-try"),
     ],
 )
 def test_runs_have_readable_names(

@@ -12,7 +12,7 @@ from flows.project import Project
 from flows.reconcile import reconcile
 from flows.request import make_request
 from flows.scheduling import schedule_after
-from grpo_core.errors import ConfigError
+from grpo_core.errors import ConfigError, ServiceError
 
 
 class FakeServer(ApiClient):
@@ -21,10 +21,20 @@ class FakeServer(ApiClient):
     def __init__(self, *runs: FlowRun) -> None:
         super().__init__("")
         self.runs, self.changes = runs, {}  # type: ignore[var-annotated]
+        self.ended: list[FlowRun] = []
         self.saved: dict[str, dict[str, object]] = {}
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         return list(self.runs)
+
+    def read_flow_run(self, flow_run_id: str) -> FlowRun:
+        for run in self.ended:
+            if run.id == flow_run_id:
+                return run
+        raise ServiceError("the server answers 404")
+
+    def mark_running(self, flow_run_id: str, message: str) -> None:
+        self.changes[flow_run_id] = "running"
 
     def mark_crashed(self, flow_run_id: str, message: str) -> None:
         self.changes[flow_run_id] = "crashed"
@@ -70,6 +80,22 @@ def test_only_runs_without_a_process_are_closed(tmp_path: Path, has_runner: bool
     assert server.changes == {"rebooted": "crashed", "halting": "cancelled"} | lost
     assert len(told) == len(server.changes)
     assert project.flow_processes() == [alive]
+
+
+def test_a_living_run_that_counts_as_crashed_runs_again(tmp_path: Path) -> None:
+    project, birth = Project(tmp_path), birth_of(os.getpid()) or ""
+    for name in ("slept", "stopped", "of another database"):
+        _record(project, name, birth)
+    _record(project, "killed", "another boot:1")
+    server = FakeServer()
+    server.ended = [
+        _run("slept", "CRASHED"),
+        _run("stopped", "CANCELLED"),
+        _run("killed", "CRASHED"),
+    ]
+    told = reconcile(project, server, has_runner=True)
+    assert server.changes == {"slept": "running"}
+    assert told == ["run 'slept' was counted as crashed, but its process works"]
 
 
 def test_an_automation_is_made_once_and_replaced_when_ours_changes() -> None:

@@ -28,8 +28,9 @@ def test_a_stage_with_everything() -> None:
     }
     assert request.stages == (StageName.TRAIN,)
     assert request.command() == (
-        "grpo run train --config mine.toml --run demo --set train.group_size=4"
+        "grpo run train --config mine.toml --run demo --set train.group_size=4 --force train"
     )
+    assert "--force" not in request.command([StageName.TRAIN])
 
 
 def test_the_command_to_go_on_quotes_what_a_shell_would_bend() -> None:
@@ -61,6 +62,24 @@ def test_a_flow_run_goes_on_where_it_ended(
 ) -> None:
     given = {"run": "x"} | ({"stages": stages} if stages else {})
     assert command_of(given, finished) == f"grpo run {target} --run x"
+
+
+@pytest.mark.parametrize(
+    ("stages", "finished", "target"),
+    [
+        (None, [StageName.INGEST], "full --run x --force prefilter --force train"),
+        (None, [StageName.INGEST, StageName.PREFILTER], "full --run x --force train"),
+        (["prefilter", "train"], [], "prefilter --run x --force prefilter"),
+        (["prefilter", "train"], [StageName.PREFILTER], "train --run x --force train"),
+        (["prefilter", "train"], [StageName.PREFILTER, StageName.TRAIN], "train --run x"),
+        (["ingest"], [], "ingest --run x"),
+    ],
+)
+def test_a_stage_that_was_forced_and_is_not_finished_is_forced_again(
+    stages: list[str] | None, finished: list[StageName], target: str
+) -> None:
+    given = {"run": "x", "force": ["prefilter", "train"]} | ({"stages": stages} if stages else {})
+    assert command_of(given, finished) == f"grpo run {target}"
 
 
 @pytest.mark.parametrize(

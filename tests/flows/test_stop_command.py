@@ -1,6 +1,7 @@
 """`grpo stop` without a server that executes: whom it asks, and what it says to nobody."""
 
 import fcntl
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from flows.project import Project
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import asked_to_stop
+from grpo_core.store.progress import ProgressLog
 
 
 class FakeServer(ApiClient):
@@ -29,6 +31,12 @@ class FakeServer(ApiClient):
 
     def latest_flow_runs(self, flow: str) -> list[FlowRun]:
         return []
+
+    def read_flow_run(self, flow_run_id: str) -> FlowRun:
+        return next(run for run in self.runs if run.id == flow_run_id)
+
+    def mark_running(self, flow_run_id: str, message: str) -> None:
+        self.cancelled.append(f"{flow_run_id} works")
 
     def cancel(self, flow_run_id: str) -> None:
         self.cancelled.append(flow_run_id)
@@ -136,6 +144,60 @@ def test_nobody_to_stop_is_an_error(directory: Path, monkeypatch: pytest.MonkeyP
     _use(monkeypatch, FakeServer())
     with pytest.raises(DataContractError, match="nobody works on run 'demo'"):
         stopping.stop(Project(directory), directory, now=False)
+
+
+@contextmanager
+def _starting(directory: Path, flow_run: str) -> Iterator[ExitStack]:
+    """An attempt that holds the lock and has left no record yet; closing the stack ends it."""
+    lock = run_lock(directory)
+    lock.parent.mkdir(parents=True)
+    with ExitStack() as stack:
+        stream = stack.enter_context(lock.open("w"))
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        holder = f"run 'demo', flow run {flow_run} on here"
+        stream.write(json.dumps({"holder": holder, "pid": 1, "since": "now"}))
+        stream.flush()
+        yield stack
+
+
+@pytest.mark.parametrize("has_earlier", [False, True])
+@pytest.mark.parametrize(("ended", "code"), [("CANCELLED", 0), ("FAILED", 1)])
+def test_an_attempt_that_has_not_begun_is_the_one_that_is_cancelled(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, has_earlier: bool, ended: str, code: int
+) -> None:
+    if has_earlier:
+        records = RunRecords(directory)
+        records.begin({"flow_run": "6"}, set())
+        records.finish("Completed", "")
+        log = ProgressLog(directory / "progress.jsonl")
+        log.emit("run_started", run="demo", attempt=1, flow_run="6", stages=["ingest"])
+        log.emit("run_finished", run="demo", attempt=1, state="Completed", error="")
+    server = FakeServer(FlowRun("7", "demo full", "RUNNING", "", {"run": "demo"}))
+    _use(monkeypatch, server)
+    monkeypatch.setattr(server, "latest_flow_runs", lambda flow: list(server.runs))
+    with _starting(directory, "7") as attempt:
+
+        def cancel(flow_run_id: str) -> None:
+            server.cancelled.append(flow_run_id)
+            server.runs = (FlowRun("7", "demo full", ended, "", {"run": "demo"}),)
+            attempt.close()
+
+        monkeypatch.setattr(server, "cancel", cancel)
+        assert stopping.stop(Project(directory), directory, now=True) == code
+    assert server.cancelled == ["7"]
+
+
+def test_a_run_that_counts_as_crashed_but_works_is_cancelled(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer(FlowRun("7", "demo full", "CRASHED", "", {"run": "demo"}))
+    _use(monkeypatch, server)
+    monkeypatch.setattr(server, "active_flow_runs", lambda flow: [])
+    with _starting(directory, "7") as attempt:
+        monkeypatch.setattr(stopping, "_wait_for_progress", lambda directory: attempt.close())
+        monkeypatch.setattr(server, "latest_flow_runs", lambda flow: list(server.runs))
+        stopping.stop(Project(directory), directory, now=True)
+    assert server.cancelled == ["7 works", "7"]
 
 
 def test_now_needs_the_server_that_knows_the_run(

@@ -1,9 +1,14 @@
 """Handing deployments to a work pool and back, without a server."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flows.api import ApiClient
-from flows.work_pool import take_back
+from flows.project import Project
+from flows.work_pool import give_to_pool, take_back
+from grpo_core.errors import ServiceError
 
 DEPLOYMENTS = [
     {"id": "d1", "name": "audit", "work_pool_name": "grpo"},
@@ -15,10 +20,13 @@ class FakeServer(ApiClient):
     def __init__(self) -> None:
         super().__init__("")
         self.changes: list[tuple[str, str, Any]] = []
+        self.runs: list[dict[str, Any]] = []
 
     def _call(self, method: str, path: str, body: Any = None, *, timeout: float = 0) -> Any:
         if path == "/deployments/filter":
             return DEPLOYMENTS
+        if path == "/flow_runs/filter":
+            return self.runs
         self.changes.append((method, path, body))
         return None
 
@@ -28,3 +36,14 @@ def test_taken_back_a_deployment_stays_the_one_that_schedules_and_chains_point_a
     take_back(server, told.append)
     assert server.changes == [("PATCH", "/deployments/d1", {"work_pool_name": None})]
     assert told == ["the local runner executes from now on"]
+
+
+def test_who_executes_does_not_change_while_runs_are_in_progress(tmp_path: Path) -> None:
+    server, told = FakeServer(), list[str]()
+    server.runs = [{"id": "7", "name": "demo full", "state": {"type": "RUNNING"}}]
+    with pytest.raises(ServiceError, match="in progress: demo full") as failure:
+        take_back(server, told.append)
+    assert "grpo stop" in failure.value.hint
+    with pytest.raises(ServiceError, match="in progress: demo full"):
+        give_to_pool(Project(tmp_path), server, told.append)
+    assert (server.changes, told) == ([], [])

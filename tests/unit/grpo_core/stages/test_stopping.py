@@ -152,12 +152,12 @@ def test_a_stage_that_finishes_nothing_is_ended_with_its_last_log_lines(
 
 def test_finished_units_hold_the_watchdog_off(attempt: Callable[..., dict[str, Any]]) -> None:
     def maker(context: MakeContext) -> Made:
-        for unit in range(1, 6):
-            time.sleep(0.2)
-            context.report(unit, 6, "rows")
+        for unit in range(1, 10):  # together longer than the bound, each far below it
+            time.sleep(0.5)
+            context.report(unit, 10, "rows")
         return _empty()
 
-    assert attempt(maker, "execution.stall_seconds=0.6")["state"] == "Computed"
+    assert attempt(maker, "execution.stall_seconds=4")["state"] == "Computed"
 
 
 def test_code_that_can_not_be_interrupted_ends_its_process(tmp_path: Path) -> None:

@@ -6,64 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fault_walk import run_until
+from small_run import KEY, PRINT, ROWS, VALUES, make_lake, node, publish
 
-from grpo_core.errors import ArtifactError, ConfigError
-from grpo_core.store import Fingerprint, Lake, RefLogprobCache, RefRow
-from grpo_core.store.artifacts import Artifact, Draft
+from grpo_core.errors import ArtifactError, ConfigError, DataContractError
+from grpo_core.store import Lake, RefLogprobCache, RefRow
 from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.files import read_json, sha256_file, write_json
-from grpo_core.store.maintenance import Verified, verify
+from grpo_core.store.maintenance import Verified, find_garbage, remove_garbage, verify
 from grpo_core.store.manifests import write_manifest
-from grpo_core.store.schemas import REF_RECEIPTS
-
-KEY = "a" * 64
-PRINT = Fingerprint("w", "t", "float32", "sdpa")
-ROWS = [RefRow((n,), range(5), 1.0) for n in range(9)]
-VALUES = [-np.arange(1, 6, dtype=np.float32) / (2 * n + 7) for n in range(9)]
-
-
-def publish(lake: Lake, rows: list[RefRow]) -> Artifact:
-    receipts = {
-        "row_key": [row.key for row in rows],
-        "prompt_id": ["p"] * len(rows),
-        "sample_index": range(len(rows)),
-        "fingerprint": [PRINT.digest] * len(rows),
-        "num_completion_tokens": [5] * len(rows),
-        "ref_logprob_sum": [-1.0] * len(rows),
-    }
-    table = pa.Table.from_pydict(receipts, schema=REF_RECEIPTS.schema)
-    tables = {"ref_receipts": table}
-    return lake.store.publish(Draft("ref_logp", "ref-logp", KEY, {}, tables=tables))
-
-
-def node(artifact: Artifact) -> dict[str, object]:
-    return {
-        "stage": "ref-logp",
-        "label": "ref_logp",
-        "kind": "ref_logp",
-        "phase": -1,
-        "key": artifact.key,
-        "content": artifact.content,
-        "state": "Computed",
-        "seconds": 1.0,
-        "tokens": 0,
-        "finished_at": "2026-01-01T00:00:00+00:00",
-    }
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """A run that uses rows 2 … 5 of a cache with nine."""
-    lake = Lake(tmp_path / "lake")
-    RefLogprobCache(lake.root / "ref_logprobs", PRINT).put_many(ROWS, VALUES, scored_by="who")
-    record = node(publish(lake, ROWS[2:6]))
-    write_json(lake.root / "runs/r/attempts/0001.json", {"attempt": 1, "nodes": [record]})
-    write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": {"ref_logp": record}})
-    return lake
+    return make_lake(tmp_path / "lake")
 
 
 def check_imported(lake: Lake, run: str = "r") -> None:
@@ -182,7 +140,7 @@ def test_a_run_whose_rows_are_gone_is_named_and_not_exported(lake: Lake, tmp_pat
 @pytest.mark.slow
 def test_an_import_is_killed_before_every_file_operation(lake: Lake, tmp_path: Path) -> None:
     export_run(lake, "r", tmp_path / "r.tar")
-    for operation in range(0, 400, 3):
+    for operation in range(400):
         other = Lake(tmp_path / f"other-{operation}")
         other.root.mkdir()
         was_killed = run_until(
@@ -198,37 +156,132 @@ def test_an_import_is_killed_before_every_file_operation(lake: Lake, tmp_path: P
     raise AssertionError("the import never finished")
 
 
-def flip_in_logprobs(part: Path) -> None:
-    column = pq.read_metadata(part).row_group(0).column(2)
-    assert column.path_in_schema.startswith("logprobs")
-    data = bytearray(part.read_bytes())
-    data[column.data_page_offset + column.total_compressed_size - 3] ^= 1
-    part.write_bytes(data)
+@pytest.mark.slow
+def test_an_export_is_killed_before_every_file_operation(tmp_path: Path) -> None:
+    make_lake(tmp_path / "prepared")
+    for operation in range(400):
+        place = tmp_path / str(operation)
+        lake = Lake(Path(shutil.copytree(tmp_path / "prepared", place / "lake")))
+        target = place / "r.tar"
+        was_killed = run_until(
+            operation, place, lambda lake=lake, t=target: export_run(lake, "r", t)
+        )
+        assert verify(lake) == Verified(1, 1, [])
+        if target.exists():
+            import_run(Lake(place / "other"), target)
+            check_imported(Lake(place / "other"))
+        assert was_killed or target.exists()
+        assert export_run(lake, "r", target).num_cache_rows == 4
+        remove_garbage(lake, find_garbage(lake))
+        assert not list((lake.root / ".staging").iterdir())
+        shutil.rmtree(place)
+        if not was_killed:
+            assert operation > 5
+            return
+    raise AssertionError("the export never finished")
 
 
-@pytest.mark.parametrize("damage", ["page", "footer"])
-def test_a_run_whose_rows_are_damaged_is_not_exported(
-    lake: Lake, tmp_path: Path, damage: str
-) -> None:
-    """The index of the part is whole."""
-    (part,) = lake.root.glob("ref_logprobs/*/part-*.parquet")
-    if damage == "page":
-        flip_in_logprobs(part)
-    else:
-        part.write_bytes(part.read_bytes()[:-20])
-    with pytest.raises(ArtifactError, match="4 of the 4 reference rows") as caught:
-        export_run(lake, "r", tmp_path / "r.tar")
-    assert "grpo lake restore --run r" in caught.value.hint
-    assert not (tmp_path / "r.tar").exists()
-
-
-def test_rows_of_another_reference_do_not_stand_in_for_damaged_ones(
+def test_a_damaged_artefact_of_an_earlier_attempt_is_left_out_and_named(
     lake: Lake, tmp_path: Path
 ) -> None:
-    """Keys name tokens and temperature, so two references have rows of the same keys."""
-    (part,) = lake.root.glob("ref_logprobs/*/part-*.parquet")
-    other = Fingerprint("other", "t", "float32", "sdpa")
-    RefLogprobCache(lake.root / "ref_logprobs", other).put_many(ROWS, VALUES)
-    flip_in_logprobs(part)
-    with pytest.raises(ArtifactError, match="4 of the 4 reference rows"):
+    earlier = publish(lake, ROWS[:3])
+    first = {"attempt": 1, "nodes": [node(earlier)]}
+    second = {**read_json(lake.root / "runs/r/attempts/0001.json"), "attempt": 2}
+    write_json(lake.root / "runs/r/attempts/0001.json", first)
+    write_json(lake.root / "runs/r/attempts/0002.json", second)
+    write_json(
+        lake.root / "runs/r/run.json", {**read_json(lake.root / "runs/r/run.json"), "attempt": 2}
+    )
+    assert export_run(lake, "r", tmp_path / "whole.tar").num_artifacts == 2
+    part = earlier.files("ref_receipts")[0]
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    done = export_run(lake, "r", tmp_path / "r.tar")
+    assert done.num_artifacts == 1
+    assert [earlier.path.name in line and "sha256" in line for line in done.left_out] == [True]
+    import_run(Lake(tmp_path / "other"), tmp_path / "r.tar")
+    assert verify(Lake(tmp_path / "other")).damaged == []
+    assert [lake.root / item.path for item in find_garbage(lake)] == []
+    shutil.rmtree(earlier.path)
+    assert export_run(lake, "r", tmp_path / "r.tar").left_out == ()
+
+
+def test_a_bit_that_changed_under_an_old_time_stamp_is_found_by_an_export(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """The disk lies: size, times and inode are those of the file that was hashed."""
+    (part,) = lake.root.glob("artifacts/*/*/*/tables/*/*.parquet")
+    lake.store.current("ref-logp", KEY)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    (memory,) = [
+        path
+        for path in (lake.root / ".digests").iterdir()
+        if read_json(path)["identity"][0] == str(part.resolve())
+    ]
+    status = part.stat()
+    times = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    write_json(memory, {**read_json(memory), "identity": [str(part.resolve()), *times]})
+    lake.store.current("ref-logp", KEY)
+    with pytest.raises(ArtifactError, match=r"cannot be exported.*sha256"):
         export_run(lake, "r", tmp_path / "r.tar")
+
+
+def test_after_an_export_no_artefact_is_hashed_again(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.catalog("r", is_hashed=True)
+    export_run(lake, "r", tmp_path / "r.tar")
+
+    def refuse(path: Path) -> str:
+        raise AssertionError(f"{path} is hashed again")
+
+    monkeypatch.setattr("grpo_core.store.files.sha256_file", refuse)
+    assert len(lake.catalog("r", is_hashed=True).entries) == 1
+
+
+BAD_VALUES = {
+    "bf16": (lambda v: (v.view(np.uint32) & 0xFFFF0000).view(np.float32), "bf16"),
+    "positive": (lambda v: -v, "above 0"),
+    "nan": (lambda v: v * np.float32("nan"), "NaN"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_VALUES)
+def test_values_that_are_no_logprobs_are_found_exported_and_imported_nowhere(
+    lake: Lake, tmp_path: Path, kind: str
+) -> None:
+    change, told = BAD_VALUES[kind]
+    export_run(lake, "r", tmp_path / "r.tar")
+    bad = [change(9 * values) for values in VALUES[2:6]]
+
+    def replace(root: Path) -> None:
+        for part in root.glob("ref_logprobs/*/part-*"):
+            part.unlink()
+        cache = RefLogprobCache(root / "ref_logprobs", PRINT)
+        cache.absorb([row.key for row in ROWS[2:6]], bad, ["who"] * 4)
+        (cache.directory / ".lock").unlink()
+
+    evil = repack(tmp_path / "r.tar", tmp_path / "evil.tar", replace)
+    other = Lake(tmp_path / "other")
+    with pytest.raises(DataContractError, match=f"row {ROWS[2].key}: .*{told}"):
+        import_run(other, evil)
+    assert other.run_names() == []
+    assert (other.ref_caches(), list(other.generations())) == ([], [])
+    replace(lake.root)
+    (entry,) = verify(lake).damaged
+    assert told in entry.reason
+    with pytest.raises(DataContractError, match=told):
+        export_run(lake, "r", tmp_path / "again.tar")
+
+
+def test_values_that_are_not_finite_are_counted(lake: Lake) -> None:
+    cache = RefLogprobCache(lake.root / "ref_logprobs", PRINT)
+    values = np.array([-1.5, np.nan, -np.inf, -0.1, np.inf], np.float32)
+    cache.absorb([RefRow((99,), range(5), 1.0).key], [values], ["who"])
+    part = max(cache.directory.glob("part-*.parquet"))
+    assert pq.read_table(part, columns=["logprob_nonfinite"]).to_pylist() == [
+        {"logprob_nonfinite": 3}
+    ]

@@ -57,6 +57,22 @@ def test_nothing_is_left_when_work_is_done(tmp_path: Path) -> None:
     assert list((tmp_path / "partial/train").iterdir()) == []
 
 
+def test_a_forced_start_drops_what_was_not_forced_and_keeps_what_was(tmp_path: Path) -> None:
+    partial = Lake(tmp_path).partial("train", KEY)
+    partial.claim("mine")
+    unit = partial.unit_path("steps", 0)
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    partial.start_forced()
+    assert not unit.exists()
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    partial.start_forced()
+    assert unit.exists()
+    partial.remove()
+    assert list((tmp_path / "partial/train").iterdir()) == []
+
+
 def test_a_unit_that_cannot_be_read_now_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

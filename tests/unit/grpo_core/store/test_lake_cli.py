@@ -1,0 +1,190 @@
+"""`grpo lake` as a person types it, on a small lake made by hand, on one that is read-only too."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from test_exchange_files import make_lake
+from test_maintenance import fill_cache, pin, publish
+from typer.testing import CliRunner, Result
+
+from flows.cli import app
+from grpo_core.errors import FileUnreadableError, FileUnwritableError
+from grpo_core.stages.faults import machine_fault
+from grpo_core.store import Lake
+from grpo_core.store.maintenance import verify
+from grpo_core.store.ref_merges import read_replaced
+
+KEY = "a" * 64
+
+
+def grpo_lake(lake: Lake, *words: str) -> Result:
+    command = ["lake", *words, "--lake", str(lake.root)]
+    return CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+def all_files(root: Path) -> dict[Path, bytes]:
+    apart = ("locks", "lake.duckdb", ".digests")
+    return {
+        path: path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.relative_to(root).parts[0] not in apart
+    }
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """Run `r` with an artefact, an older generation of it and a cache that it does not use."""
+    lake = Lake(tmp_path / "lake")
+    publish(lake, 1)
+    pin(lake, publish(lake, 2))
+    fill_cache(lake)
+    return lake
+
+
+def rows_for_other_clients(lake: Lake) -> int:
+    with duckdb.connect(str(lake.database), read_only=True) as connection:
+        found = connection.sql(
+            "select count(*) from audit_results, (select count(*) from ref_logprobs)"
+        )
+        return int(found.fetchall()[0][0])
+
+
+def test_gc_removes_nothing_until_it_is_told_to(lake: Lake) -> None:
+    before = all_files(lake.root)
+    done = grpo_lake(lake, "gc")
+    assert done.exit_code == 0
+    assert "2 items" in done.output
+    assert "would be removed (--remove does it)" in done.output
+    assert all_files(lake.root) == before
+    done = grpo_lake(lake, "gc", "--remove")
+    assert done.exit_code == 0
+    assert "2 items" in done.output
+    assert "MB removed" in done.output
+    assert len(list(lake.generations())) == 1
+    assert lake.ref_caches() == []
+    current = lake.store.current("audit", KEY)
+    assert current is not None
+    assert current.table("audit_results").column("num_rows").to_pylist() == [2]
+    assert verify(lake).damaged == []
+    assert "0 items" in grpo_lake(lake, "gc").output
+
+
+def test_other_clients_read_what_gc_and_compact_leave(lake: Lake) -> None:
+    assert grpo_lake(lake, "refresh").exit_code == 0
+    assert rows_for_other_clients(lake) == 2
+    assert grpo_lake(lake, "compact").exit_code == 0
+    replaced = replaced_parts(lake)
+    assert len(replaced) == 4
+    for part in replaced:  # as the next merge does, ten minutes later
+        part.unlink()
+    assert rows_for_other_clients(lake) == 2
+    assert grpo_lake(lake, "gc", "--remove").exit_code == 0
+    assert rows_for_other_clients(lake) == 1
+
+
+def replaced_parts(lake: Lake) -> list[Path]:
+    (cache,) = lake.ref_caches()
+    return [path for name in read_replaced(cache) for path in cache.glob(f"{name}.*")]
+
+
+@pytest.mark.parametrize("damage", ["empty", "missing"])
+def test_verify_names_a_pointer_to_nothing_and_gc_mends_it(lake: Lake, damage: str) -> None:
+    pointer = lake.root / f"artifacts/audit/{KEY}/CURRENT"
+    pinned = pointer.read_text()
+    pointer.write_text("" if damage == "empty" else "0123456789ab\n")
+    done = grpo_lake(lake, "verify")
+    assert done.exit_code == 1
+    assert f"artifacts/audit/{KEY}/CURRENT" in done.output
+    assert f"artifacts/audit/{KEY}/CURRENT" in grpo_lake(lake, "gc").output
+    assert pointer.read_text() != pinned
+    grpo_lake(lake, "gc", "--remove")
+    assert pointer.read_text() == pinned
+    assert grpo_lake(lake, "verify").exit_code == 0
+
+
+def test_gc_removes_a_pointer_of_a_key_that_has_nothing(lake: Lake) -> None:
+    pointer = lake.root / f"artifacts/audit/{'b' * 64}/CURRENT"
+    pointer.parent.mkdir()
+    pointer.write_text("0123456789ab\n")
+    assert [entry.key for entry in verify(lake).damaged] == ["b" * 64]
+    grpo_lake(lake, "gc", "--remove")
+    assert not pointer.exists()
+    assert verify(lake).damaged == []
+
+
+def test_an_import_says_what_it_refuses_and_what_it_leaves_out(tmp_path: Path) -> None:
+    lake, other = make_lake(tmp_path / "lake"), Lake(tmp_path / "other")
+    target = str(tmp_path / "r.tar")
+    (lake.root / "runs/r/config.json").write_text('{"reward": {"function": "x.py:f"}}')
+    assert grpo_lake(lake, "export", "--run", "r", target).exit_code == 0
+    command = [sys.executable, "-m", "flows.cli", "lake", "import", target, "--lake"]
+    done = subprocess.run([*command, str(other.root)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "reward.function = x.py:f" in done.stderr
+    assert "--allow-code" in done.stderr
+    assert grpo_lake(other, "import", target, "--allow-code").exit_code == 0
+    assert other.run_names() == ["r"]
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Lake]:
+    """The lake of a run on a file system that is mounted read-only."""
+    lake = make_lake(tmp_path / "disk")
+    mount = ["mount", "--bind", str(lake.root), str(lake.root)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting needs root; test_faults_of_access_are_named runs anywhere")
+    try:
+        again = ["mount", "-o", "remount,bind,ro", str(lake.root)]
+        subprocess.run(again, check=True)
+        yield lake
+    finally:
+        subprocess.run(["umount", "-l", str(lake.root)], check=True)
+
+
+def test_a_read_only_lake_is_listed_and_exported(read_only: Lake, tmp_path: Path) -> None:
+    done = grpo_lake(read_only, "gc")
+    assert (done.exit_code, "0 items" in done.output) == (0, True), done.output
+    target = tmp_path / "out/r.tar"
+    assert grpo_lake(read_only, "export", "--run", "r", str(target)).exit_code == 0
+    assert [path.name for path in target.parent.iterdir()] == ["r.tar"]
+    other = Lake(tmp_path / "other")
+    assert grpo_lake(other, "import", str(target)).exit_code == 0
+    assert verify(other).damaged == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lake", "gc", "--remove"),
+        ("lake", "compact"),
+        ("lake", "refresh"),
+        ("lake", "import", "r.tar"),
+    ],
+)
+def test_writing_to_a_read_only_lake_ends_in_two_lines(
+    read_only: Lake, words: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-m", "flows.cli", *words, "--lake", str(read_only.root)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot be written: Read-only file system" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_faults_of_access_are_named(tmp_path: Path) -> None:
+    inside = tmp_path / "lake/runs/r/run.json"
+    read_only = machine_fault(OSError(30, "Read-only file system", str(inside)))
+    assert isinstance(read_only, FileUnwritableError)
+    assert f"{inside} cannot be written: Read-only file system" in read_only.message
+    assert "lake export" in read_only.hint
+    assert isinstance(
+        machine_fault(PermissionError(13, "Permission denied", str(tmp_path))), FileUnreadableError
+    )
+    assert machine_fault(OSError(30, "Read-only file system")) is None
+    assert machine_fault(FileNotFoundError(2, "No such file", str(inside))) is None
