@@ -37,9 +37,19 @@ def test_runs_in_progress_keep_their_executor_and_a_pool_without_workers_runs_no
         assert refused.returncode == 1
         assert "while runs are in progress: kept full" in refused.stderr
         assert checkout.client.pools("grpo") == {}
+
+        with (checkout.project.root / "flows" / "alerts.py").open("a") as code:
+            code.write("# changed under a run\n")
+        runner = read_record(checkout.project.record("runner"))
+        assert "the busy runner stays" in checkout.grpo("up").stderr
+        assert "the busy runner stays" not in checkout.grpo("up").stderr
         assert checkout.grpo("stop", "--run", "kept", "--now").returncode == 0
         process.communicate(timeout=180)
     checkout.wait_final("kept", 60)
+    assert runner is not None
+    assert runner.is_alive()
+    assert "restarting the runner" in checkout.grpo("up").stderr
+    assert not runner.is_alive()
 
     given = checkout.grpo("up", "--pool")
     assert given.returncode == 0, given.stderr
