@@ -19,7 +19,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from flows.alerts import emit_completed
-from flows.deployment_names import FLOW_NAME
+from flows.deployment_names import FLOW_NAME, SKIPPED
 from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
 from flows.project import this_project
@@ -113,7 +113,7 @@ def grpo(
     except GrpoError as error:
         if isinstance(error, RunBusyError) and _is_scheduled():
             why = f"{error.message}; what a schedule starts meanwhile is left out"
-            return Cancelled(name="Skipped", message=why)
+            return Cancelled(name=SKIPPED, message=why)
         return Failed(message=f"{error}{_way_on(states)}", data=error)
     emit_completed(name, target_of(stages))
     reused = sum(state.name == "Reused" for state in states.values())

@@ -98,8 +98,9 @@ def _check(settings: ServerSettings, path: Path) -> None:
             f"{path}: database_url starts with {scheme or 'no scheme'}, not postgresql+asyncpg://",
             hint="leave it out for SQLite",
         )
-    if settings.api_auth and ":" not in settings.api_auth:
-        raise ConfigError(f'{path}: api_auth must be "user:password"')
+    user, _, password = settings.api_auth.partition(":")
+    if settings.api_auth and not (user.strip() and password.strip()):
+        raise ConfigError(f'{path}: api_auth must be "user:password", neither of them empty')
     if not 0 <= settings.port < 65536:
         raise ConfigError(f"{path}: port must be 0 to 65535, got {settings.port}")
     if settings.host not in _LOCAL_HOSTS and not settings.api_auth:

@@ -9,7 +9,7 @@ from pathlib import Path
 from flows.api import ApiClient, FlowRun
 from flows.conclusion import say_outcome
 from flows.console import err, say
-from flows.deployment_names import FLOW_NAME
+from flows.deployment_names import FLOW_NAME, SKIPPED
 from flows.following import ASK_SECONDS, READ_SECONDS, is_held, run_lock
 from flows.progress import RunProgress
 from flows.request import run_name_of
@@ -87,7 +87,8 @@ def _latest(client: ApiClient, directory: Path) -> FlowRun | None:
         found = client.latest_flow_runs(FLOW_NAME)
     except ServiceError:  # the record of the run needs no server
         return None
-    return next((run for run in found if run_name_of(run.parameters) == directory.name), None)
+    mine = (run for run in found if run_name_of(run.parameters) == directory.name)
+    return next((run for run in mine if run.state_name != SKIPPED), None)
 
 
 def _has_begun(directory: Path, flow_run: FlowRun) -> bool:

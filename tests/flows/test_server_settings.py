@@ -48,6 +48,8 @@ def test_each_setting_reaches_prefect(tmp_path: Path) -> None:
         ("database_url = 'mysql://x'", 0o600, "starts with mysql"),
         ("database_url = 'postgresql+asyncpg://h:x/d'", 0o600, "database_url is no URL"),
         ("api_auth = 'secret'", 0o600, "user:password"),
+        ("api_auth = ':'\nhost = '0.0.0.0'", 0o600, "neither of them empty"),
+        ("api_auth = 'admin: '", 0o600, "neither of them empty"),
         ("host = '0.0.0.0'", 0o600, "reached from other machines"),
         ("api_auth = 'a:b'", 0o644, "others may read it"),
         ("port = ", 0o600, "is not TOML"),

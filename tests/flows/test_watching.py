@@ -1,5 +1,6 @@
 """`grpo watch` of runs that have a record, none yet, or none at all."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,14 @@ def test_without_a_failed_flow_run_the_record_tells(
         watch(directory, server)
     _attempt(directory, "7")
     assert watch(directory, server) == 0
+
+
+def test_a_scheduled_flow_run_that_was_left_out_is_passed_over(directory: Path) -> None:
+    _attempt(directory, "7")
+
+    class Server(FakeServer):
+        def latest_flow_runs(self, flow: str) -> list[FlowRun]:
+            skipped = FlowRun("8", "demo audit", "CANCELLED", "in use", {"run": "demo"})
+            return [replace(skipped, state_name="Skipped"), *super().latest_flow_runs(flow)]
+
+    assert watch(directory, Server("COMPLETED")) == 0
