@@ -136,11 +136,20 @@ def stored_config(directory: Path) -> RunConfig:
     """The resolved configuration that lies in a run's directory.
 
     Raises:
-        ConfigError: Another release wrote it, with settings that this one does not know.
+        ConfigError: It is missing or torn, or another release wrote it, with settings that this one
+            does not know.
     """
     path = directory / "config.json"
     try:
-        return config_from_dict(json.loads(path.read_text(encoding="utf-8")))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"a JSON object is expected, got {type(values).__name__}")
+    except (FileNotFoundError, ValueError) as error:
+        raise ConfigError(
+            f"{path} is missing or damaged: {error}", hint="run it again to renew the file"
+        ) from error
+    try:
+        return config_from_dict(values)
     except ConfigError as error:
         raise ConfigError(
             f"{path}: {error.message}",

@@ -31,10 +31,7 @@ NODE_FIELDS = (
     "tokens",
     "finished_at",
 )
-_LOST = (
-    "put it back from a copy; without it nobody knows what that attempt used, and grpo lake gc "
-    "may remove it"
-)
+_LOST = "put it back from a copy, or remove it: what only that attempt used is garbage then"
 
 _LOST_RUN = "put it back from a copy, or remove the run's directory"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from small_run import make_lake
 
 from grpo_core.errors import ArtifactError, CacheStaleError
 from grpo_core.store import Fingerprint, Lake, RefLogprobCache, RefRow
@@ -140,6 +141,20 @@ def test_an_index_without_its_part_goes(lake: Lake, heal: str) -> None:
         remove_garbage(lake, find_garbage(lake))
     assert verify(lake).damaged == []
     assert opened(lake).missing(KEYS[5:9]) == []
+
+
+def test_gc_decodes_no_row_to_learn_whether_a_cache_is_used(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = make_lake(lake.root)
+    put(lake, ROWS)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("rows are decoded")
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", refuse)
+    (item,) = find_garbage(used)
+    assert item.path == opened(lake).directory.relative_to(lake.root)
 
 
 @pytest.mark.parametrize("text", ["{", "", "[]", "null", "{}", '{"version": "x"}', None])

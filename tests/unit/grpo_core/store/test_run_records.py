@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
-from grpo_core.errors import ArtifactError
+from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.stages.records import NodeResult, RunRecords
+from grpo_core.stages.restore import restore_rows
 from grpo_core.store import Lake
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.canonical import sha256_json
@@ -132,6 +133,15 @@ def test_a_torn_run_without_attempts_is_named_and_the_others_are_verified(lake: 
     assert any(str(path) in reason for reason in found)
     with pytest.raises(ArtifactError, match=r"run\.json"):
         find_garbage(lake)
+
+
+@pytest.mark.parametrize("text", [*TORN[:4], None])
+def test_a_torn_configuration_of_a_run_is_named(lake: Lake, text: str | None) -> None:
+    directory = lake.run_directory("r")
+    if text is not None:
+        (directory / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"runs/r/config\.json is missing or damaged"):
+        restore_rows(lake, "r")
 
 
 @pytest.mark.parametrize("text", TORN[:4])
