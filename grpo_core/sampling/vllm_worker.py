@@ -26,6 +26,7 @@ class WorkerExtension:
 
     model_runner: Any
     rank: int
+    reload_weights: Any
 
     def end_with(self, trainer: int) -> None:
         """End the engine when the process `trainer` ends, however it does.
@@ -41,7 +42,7 @@ class WorkerExtension:
         it loads, but not a head that is tied to the embedding, which then keeps the old weights
         without any error; so such heads are packed again here.
         """
-        self.model_runner.reload_weights(weights_path=directory)
+        self.reload_weights(weights_path=directory)
         for module in self.model_runner.get_model().modules():
             is_packed = hasattr(module, "cpu_linear")
             if is_packed and hasattr(module, "num_embeddings") and module.weight.numel():
@@ -49,13 +50,13 @@ class WorkerExtension:
 
     @torch.inference_mode()
     def held_weights(self) -> list[HeldWeights]:
-        """Checksums of what this rank holds: parameters, loaded buffers, packed copies."""
+        """Checksums of what this rank holds: parameters, and their packed copies."""
         model = self.model_runner.get_model()
         fused = dict(getattr(model, "packed_modules_mapping", None) or {})
         names: dict[int, str] = {}
         held = []
-        for module_name, module, own in _tensors(model):
-            name, tensor = f"{module_name}.{own}", getattr(module, own)
+        for module_name, module, own, tensor in _parameters(model):
+            name = f"{module_name}.{own}"
             is_tied = id(tensor) in names
             parts = _parts(names.setdefault(id(tensor), name), fused)
             sums = {} if is_tied else _checksums(module, tensor, self.rank, dim=0)
@@ -70,13 +71,11 @@ class WorkerExtension:
         return held
 
 
-def _tensors(model: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    """(module's name, module, own name) of every parameter and persistent buffer."""
+def _parameters(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
+    """(module's name, module, own name, parameter); a tied one under each of its names."""
     for module_name, module in model.named_modules():
-        for own in (*module._parameters, *module._buffers):
-            is_kept = own not in module._non_persistent_buffers_set
-            if is_kept and isinstance(getattr(module, own), Tensor):
-                yield module_name, module, own
+        for own, tensor in module.named_parameters(recurse=False):
+            yield module_name, module, own, tensor
 
 
 def _parts(name: str, fused: dict[str, list[str]]) -> list[str]:
@@ -95,7 +94,10 @@ def _packed_checksums(module: Any, rank: int) -> dict[str, int]:
     zeros, which no kernel rounds.
     """
     like = module.weight
-    width = like.shape[1] if like.numel() else module.input_size_per_partition
+    if like.numel():
+        width = like.shape[1]
+    else:  # layers that are never split over ranks have the second name alone
+        width = getattr(module, "input_size_per_partition", None) or module.input_size
     sums: dict[str, int] = defaultdict(int)
     for rows in torch.split(torch.eye(width, dtype=like.dtype), _UNPACK_ROWS):
         part = module.cpu_linear(rows, like, None)
