@@ -217,6 +217,8 @@ class VllmEngine:
             torch.cuda.empty_cache()
 
     def _stop(self) -> None:
+        if self._transfer is not None:
+            self._transfer.close()
         if self._llm is not None:
             self._llm.llm_engine.engine_core.shutdown()
         self._llm = self._transfer = None

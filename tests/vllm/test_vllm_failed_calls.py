@@ -1,13 +1,18 @@
 """A call that fails inside an engine that goes on running: nobody knows what it left behind."""
 
 import logging
+import os
+import signal
 
 import pytest
+import torch
 from contract import CONTEXT, EOS, assert_rows_match, random_policy, request
 from random_engine import trainer_side
 
 from grpo_core.errors import EngineGoneError, SamplerError
+from grpo_core.sampling.checksum import differing
 from grpo_core.sampling.vllm import VllmSampler
+from grpo_core.sampling.vllm_engine import VllmEngine
 
 
 @pytest.fixture
@@ -37,6 +42,28 @@ def test_a_load_that_fails_ends_the_engine_and_the_next_draw_has_a_new_one(
     assert "died and is started anew" in caplog.text
     assert str(first.value) in caplog.text
     assert engine.process_ids() != [process]
+
+
+def test_an_engine_that_dies_over_a_sync_is_replaced_and_has_the_new_weights(
+    engine, sampler, monkeypatch, caplog
+):
+    load, killed = VllmEngine.load, []
+
+    def load_and_die(self, directory):
+        if not killed:
+            killed.extend(self.process_ids())
+            os.kill(killed[0], signal.SIGKILL)
+        load(self, directory)
+
+    monkeypatch.setattr(VllmEngine, "load", load_and_die)
+    weights = dict(sampler._trainer.weights())
+    with torch.no_grad():
+        weights["model.norm.weight"].mul_(1.5)
+    with caplog.at_level(logging.WARNING):
+        sampler.sync(weights.items())
+    assert "died and is started anew" in caplog.text
+    assert engine.process_ids() != killed
+    assert differing(engine.held_weights(), weights) == []
 
 
 def test_a_call_that_fails_each_time_is_told_with_its_own_cause(engine, sampler):

@@ -109,12 +109,14 @@ def test_weights_go_through_vllms_ipc_trainer(monkeypatch):
 def test_a_split_engine_is_met_over_nccl_by_the_trainer_and_every_worker(monkeypatch):
     asked = Mock()
     monkeypatch.setattr(WeightTransferTrainerFactory, "trainer_init", asked)
-    WeightTransfer(recording_llm(), on_gpu("split", gpus=3))
+    transfer = WeightTransfer(recording_llm(), on_gpu("split", gpus=3))
     (info,), rest = asked.call_args
     assert (info.world_size, info.rank, info.is_sender) == (4, 0, True)
     assert (info.master_address, info.backend) == ("127.0.0.1", "nccl")
     assert 1024 <= info.master_port < 65536
     assert isinstance(rest["client"], VLLMWeightSyncClient)
+    transfer.close()
+    asked.return_value.shutdown.assert_called_once_with()
 
 
 def test_the_pairs_of_a_transfer_can_be_read_more_than_once():
