@@ -26,9 +26,27 @@ def check_config(config: RunConfig) -> None:
     _check_evaluation_budget(config)
     _check_prefilter(config)
     _check_splits(config)
+    if config.execution.device == "cuda":
+        check_placement(config)
     check_template(config.prompt)
     check_reward(config)
     _check_objective(config)
+
+
+def check_placement(config: RunConfig) -> None:
+    """Refuse an engine on GPUs that the trainer cannot hand its weights to.
+
+    Raises:
+        ConfigError: It is to share the trainer's GPU and several others.
+    """
+    execution = config.execution
+    size = execution.tensor_parallel_size
+    if execution.engine == "vllm" and execution.placement == "colocate" and size > 1:
+        raise ConfigError(
+            f"execution.tensor_parallel_size: {size} GPUs, but execution.placement = colocate "
+            "hands weights over inside the trainer's GPU, and the engine's others get none",
+            hint="execution.placement = split gives the engine GPUs of its own",
+        )
 
 
 def check_engine(config: RunConfig) -> None:

@@ -15,8 +15,8 @@ class ModelConfig(Section):
     """The policy to train and the frozen reference."""
 
     path: str = by_digest("data/models/tiny")
-    """Directory or Hugging Face id of the initial policy; its weights and tokenizer enter every key
-    by their digest, not by this path."""
+    """Directory or Hugging Face id of the initial policy; its weights, tokenizer and trusted code
+    enter every key by their digest, not by this path."""
     reference: str = by_digest("")
     """Directory or id of the reference for the KL term; empty means the initial policy."""
     dtype: Literal["float32", "bfloat16"] = keyed("float32", *_RENDERED)
@@ -24,7 +24,8 @@ class ModelConfig(Section):
     attention: Literal["sdpa", "eager"] = keyed("sdpa", *_RENDERED)
     """Attention implementation of transformers."""
     trust_remote_code: bool = execution(False)
-    """Run Python code that comes with the model; never taken from a flow parameter."""
+    """Run Python code that comes with the model, which keys its results then; never taken from a
+    flow parameter."""
 
 
 class PromptConfig(Section):

@@ -66,7 +66,7 @@ def check_prompts(
     allowed: Mapping[str, int],
     limit: int,
     suffixes: Iterable[str] = (),
-) -> None:
+) -> int:
     """Refuse prompts that do not fit together with the largest budget.
 
     Args:
@@ -75,6 +75,9 @@ def check_prompts(
         allowed: Setting → budget in tokens.
         limit: The model's context in tokens.
         suffixes: Instruction suffixes that a prompt may get.
+
+    Returns:
+        Tokens of the longest prompt; 0 without any.
 
     Raises:
         ConfigError: Names the prompt and its length, the setting with its budget, and the limit.
@@ -87,7 +90,7 @@ def check_prompts(
         for suffix in suffixes
     ]
     if not longest:
-        return
+        return 0
     length, name, _ = max(longest)
     setting, budget = max(allowed.items(), key=lambda item: item[1])
     if length + budget > limit:
@@ -97,3 +100,4 @@ def check_prompts(
             "(max_position_embeddings)",
             f"{_HINT}, or drop long problems with prompts.max_characters",
         )
+    return length

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
@@ -9,11 +10,13 @@ from jinja2 import TemplateError
 from grpo_core.config.data import PromptConfig
 from grpo_core.errors import ConfigError, DataContractError
 from grpo_core.prompts.template import CHAT, chat_messages, render_problem
+from grpo_core.store.models import TEMPLATE_DATE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _WORD = re.compile(r"\S+")
+_CHANCE = re.compile(r"\|\s*random\b|\blipsum\b")
 _SHOWN_CHARACTERS = 80
 
 
@@ -25,7 +28,8 @@ class PromptRenderer:
         config: Template, system text, instruction and stop strings.
 
     Raises:
-        ConfigError: `prompt.template` is `chat` but the tokenizer has no chat template.
+        ConfigError: `prompt.template` is `chat` but the tokenizer has no chat template, or one that
+            draws at random.
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", config: PromptConfig) -> None:
@@ -34,6 +38,12 @@ class PromptRenderer:
                 "prompt.template is `chat`, but the tokenizer has no chat template",
                 "for a base model write the prompt as a Jinja text, for example prompt.template = "
                 '"{{ problem }}\\n{{ instruction }}\\n"',
+            )
+        if config.template == CHAT and (found := _CHANCE.search(str(tokenizer.chat_template))):
+            raise ConfigError(
+                f"the tokenizer's chat template draws at random ({found[0]!r}), so no prompt could "
+                "be rendered twice",
+                "write the prompt as a Jinja text in prompt.template",
             )
         self._tokenizer = tokenizer
         self._config = config
@@ -45,7 +55,7 @@ class PromptRenderer:
         messages = chat_messages(self._config, problem_text, suffix_text)
         try:
             rendered = self._tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False
+                messages, add_generation_prompt=True, tokenize=False, strftime_now=_date
             )
         except (TemplateError, ValueError, TypeError, LookupError) as error:
             raise ConfigError(
@@ -117,6 +127,11 @@ class PromptRenderer:
             if unknown in self._tokenizer(match.group(), add_special_tokens=False)["input_ids"]:
                 return match.group()
         return text[:_SHOWN_CHARACTERS]
+
+
+def _date(text_format: str) -> str:
+    """What chat templates get for `strftime_now`: the same on every day."""
+    return datetime.fromisoformat(TEMPLATE_DATE).strftime(text_format)
 
 
 def _shown(text: str) -> str:

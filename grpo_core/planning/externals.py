@@ -47,14 +47,15 @@ def digest_externals(config: RunConfig, digests: FileDigests) -> Externals:
 
     policy = model_directory(config.model.path)
     reference = model_directory(config.model.reference or config.model.path)
+    with_code = config.model.trust_remote_code
     return Externals(
         prompts={
             split: _digest_paths(paths, digests)
             for split, paths in source_paths(config.prompts, PROJECT_ROOT).items()
         },
-        policy=model_digest(policy, digests),
-        reference=weights_digest(reference, digests),
-        tokenizer=tokenizer_digest(policy, digests),
+        policy=model_digest(policy, digests, with_code=with_code),
+        reference=weights_digest(reference, digests, with_code=with_code),
+        tokenizer=tokenizer_digest(policy, digests, with_code=with_code),
         verifier_version=VERIFIER_VERSION,
         sql=_digest_paths(sorted((PROJECT_ROOT / "sql").rglob("*.sql")), digests),
         functions=_digest_functions(config, digests),

@@ -5,6 +5,7 @@ policy is loaded into it as long as settings and architecture are equal.
 """
 
 import atexit
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from grpo_core.config import RunConfig
 from grpo_core.errors import EngineGoneError
+from grpo_core.models.context import budgets
 from grpo_core.models.head import Head
 from grpo_core.models.load import context_tokens, pad_token_id
 from grpo_core.models.scoring import score
@@ -21,6 +23,10 @@ from grpo_core.sampling.protocol import Sampler
 from grpo_core.sampling.stopping import stop_check
 from grpo_core.store.models import architecture_digest
 
+_CONTEXT_STEP = 256
+"""Contexts are rounded up, so that prompts of the next stage seldom need another engine."""
+_SPARE_TOKENS = 32
+"""A suffix may add a few tokens more to a prompt that was not tried with it."""
 _engines: dict[str, Any] = {}
 """The engine of this process under `vllm`, when there is one."""
 
@@ -34,6 +40,7 @@ def make_sampler(
     eos: frozenset[int],
     directory: Path,
     device: torch.device,
+    longest_prompt: int | None = None,
 ) -> Sampler:
     """The configured sampler of a loaded policy.
 
@@ -45,13 +52,15 @@ def make_sampler(
         eos: Every id that ends a completion.
         directory: Where the policy was loaded from.
         device: Where the module lies.
+        longest_prompt: Tokens of the longest prompt; None when that is not known.
 
     Raises:
         SamplerError: vLLM is not there, its engine does not start, or its log-probs are not the
             trainer's.
     """
     if config.execution.engine == "vllm":
-        return _vllm_sampler(config, model, head, tokenizer, eos, directory, device)
+        context = _engine_context(config, context_tokens(model.config), longest_prompt)
+        return _vllm_sampler(config, model, head, tokenizer, eos, directory, device, context)
     return HfSampler(
         model,
         eos_token_ids=eos,
@@ -77,13 +86,14 @@ def _vllm_sampler(
     eos: frozenset[int],
     directory: Path,
     device: torch.device,
+    context: int,
 ) -> Sampler:
     from grpo_core.sampling.proof import TOLERANCES
     from grpo_core.sampling.vllm import TrainerSide, VllmSampler
     from grpo_core.sampling.vllm_start import EngineSettings
 
     stop_check(tokenizer, config.prompt.stop)  # refuses stop strings that cannot occur
-    execution, context = config.execution, context_tokens(model.config)
+    execution = config.execution
     settings = EngineSettings(
         dtype=config.model.dtype,
         context_tokens=context,
@@ -113,6 +123,18 @@ def _vllm_sampler(
     )
 
 
+def _engine_context(config: RunConfig, limit: int, longest_prompt: int | None) -> int:
+    """Tokens that an engine must hold for one completion, of all that the run samples.
+
+    A model's whole context can be 128 times that, and an engine refuses to start when its KV cache
+    cannot hold one row of it.
+    """
+    if longest_prompt is None:
+        return limit
+    need = longest_prompt + max(budgets(config).values()) + _SPARE_TOKENS
+    return min(limit, -(-need // _CONTEXT_STEP) * _CONTEXT_STEP)
+
+
 def _engine(directory: Path, settings: Any) -> Any:
     """The engine of this process with the weights of `directory`, started when it is needed."""
     from grpo_core.sampling.vllm_engine import VllmEngine
@@ -133,5 +155,7 @@ def _engine(directory: Path, settings: Any) -> Any:
 
 
 def _fits(engine: Any, directory: Path, settings: Any) -> bool:
+    """Can the engine serve this policy? A longer context than asked for does no harm."""
     same_model = engine.architecture == architecture_digest(directory)
-    return bool(same_model and engine.settings == settings)
+    context = max(engine.settings.context_tokens, settings.context_tokens)
+    return bool(same_model and engine.settings == replace(settings, context_tokens=context))

@@ -1,6 +1,6 @@
 """A policy that is ready to sample and score: model, tokenizer, renderer, sampler."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from grpo_core.errors import ConfigError
 from grpo_core.models.head import Head, check_head
 from grpo_core.models.load import (
     check_vocabulary,
+    context_tokens,
     eos_token_ids,
     load_policy,
     load_tokenizer,
@@ -23,6 +24,10 @@ from grpo_core.sampling.synced import SyncedSampler
 from grpo_core.seeds import derive_seed
 from grpo_core.store.columns import logprob_columns
 from grpo_core.types import SampledCompletion, SamplingRequest
+
+LongestPrompt = Callable[[PromptRenderer, int], int]
+"""(renderer, the model's context) → tokens of the longest prompt that will be sampled; raises when
+it does not fit."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,17 @@ class PolicyRuntime:
     device: torch.device
 
 
-def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
-    """Load a policy from a Hugging Face directory for sampling, scoring and training."""
+def load_runtime(
+    config: RunConfig, directory: Path, longest_prompt: LongestPrompt | None = None
+) -> PolicyRuntime:
+    """Load a policy from a Hugging Face directory for sampling, scoring and training.
+
+    Args:
+        config: The resolved configuration.
+        directory: Of the policy.
+        longest_prompt: Asked before an engine is started, which then need not be able to sample
+            more than that and the largest budget; without it, as much as the model can.
+    """
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()  # it would write into the live view
@@ -63,6 +77,7 @@ def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
     tokenizer = load_tokenizer(directory, trust_remote_code=config.model.trust_remote_code)
     check_vocabulary(model, tokenizer)
     eos, head = eos_token_ids(directory, tokenizer), check_head(model)
+    renderer, context = PromptRenderer(tokenizer, config.prompt), context_tokens(model.config)
     sampler = make_sampler(
         config,
         model=model,
@@ -71,11 +86,12 @@ def load_runtime(config: RunConfig, directory: Path) -> PolicyRuntime:
         eos=eos,
         directory=directory,
         device=device,
+        longest_prompt=longest_prompt(renderer, context) if longest_prompt else None,
     )
     return PolicyRuntime(
         model=model,
         tokenizer=tokenizer,
-        renderer=PromptRenderer(tokenizer, config.prompt),
+        renderer=renderer,
         sampler=SyncedSampler(sampler, lambda: model.state_dict().items()),
         head=head,
         device=device,

@@ -81,6 +81,7 @@ def _compile(source: str) -> Template:
     environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
     )
+    del environment.filters["random"], environment.globals["lipsum"]  # they draw at random
     try:
         template = environment.from_string(source)
         unknown = meta.find_undeclared_variables(environment.parse(source)) - _VARIABLES

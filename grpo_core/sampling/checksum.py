@@ -7,7 +7,7 @@ runs inside the engine's processes too, so it imports nothing of the trainer.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -62,8 +62,9 @@ def differing(
 ) -> list[str]:
     """Names of the engine's parameters that are not made of `weights`, sorted.
 
-    Weights that no parameter is named after are compared in one sum with the parameters that are
-    named after none, as `OTHERS`. What an engine holds beyond `weights` is not looked at.
+    Parameters that are named after no weight may have the sum of any: a file may lack a prefix, or
+    hold a tied tensor twice. What is left of both sides then is compared in one sum, as `OTHERS`.
+    What only one side holds is not looked at.
 
     Args:
         held: Of every rank.
@@ -83,11 +84,28 @@ def differing(
         if _expected(shards[0].parts, weights, shards[0].dtype) not in _sums(shards)
     ]
     left = weights.keys() - {part for shards in named.values() for part in shards[0].parts}
-    if left:
-        dtype = next((shards[0].dtype for shards in others.values()), "")
-        total = sum(next(iter(_sums(shards)), 0) for shards in others.values()) & _WORD
-        wrong += [OTHERS] * (_expected(left, weights, dtype) != total)
+    if left and not _is_accounted_for(left, weights, [*named.values()], [*others.values()]):
+        wrong.append(OTHERS)
     return sorted(wrong)
+
+
+def _is_accounted_for(
+    left: Collection[str],
+    weights: Mapping[str, Tensor],
+    named: Sequence[Sequence[HeldWeights]],
+    others: Sequence[Sequence[HeldWeights]],
+) -> bool:
+    """Is what the engine names otherwise made of the weights that are left?"""
+    dtype = next((shards[0].dtype for shards in (*others, *named)), "")
+    expected = {name: _expected([name], weights, dtype) for name in left}
+    held = {value for shards in (*named, *others) for value in _sums(shards)}
+    rest = [value for value in expected.values() if value not in held]
+    known = set(expected.values())
+    unknown = [sums for sums in map(_sums, others) if not known.intersection(sums)]
+    total = sum(next(iter(sums), 0) for sums in unknown) & _WORD
+    if not rest or not unknown:
+        return bool(named or others)
+    return sum(rest) & _WORD == total
 
 
 def _expected(parts: Iterable[str], weights: Mapping[str, Tensor], dtype: str) -> int:

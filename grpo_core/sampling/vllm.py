@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from grpo_core.errors import EngineGoneError, NonFiniteError, SamplerError
-from grpo_core.models.directory import CONFIG, WEIGHTS, weight_shapes
+from grpo_core.models.directory import CONFIG, WEIGHTS
 from grpo_core.sampling.batches import check_requests
 from grpo_core.sampling.checksum import differing
 from grpo_core.sampling.proof import (
@@ -29,6 +29,7 @@ from grpo_core.sampling.proof import (
     prove,
 )
 from grpo_core.sampling.vllm_engine import VllmEngine
+from grpo_core.store.models import code_files
 from grpo_core.types import FinishReason, SampledCompletion, SamplingRequest
 
 _LOG = logging.getLogger(__name__)
@@ -89,7 +90,8 @@ class VllmSampler:
         self._eos = sorted(eos_token_ids)
         self._context_tokens = context_tokens
         self._stop = list(stop)
-        self._shapes = weight_shapes(engine.directory)
+        weights, _ = _without_ties(trainer.weights())
+        self._shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         self._scratch = tempfile.TemporaryDirectory(prefix="grpo-weights-")
         self._saved = Path(self._scratch.name)
         self._is_synced = False
@@ -134,7 +136,10 @@ class VllmSampler:
 
     def close(self) -> None:
         """Leave the engine to whoever comes next, without this sampler's files."""
-        self.sleep()
+        try:
+            self._engine.sleep()
+        except EngineGoneError as error:  # whoever comes next starts a new one
+            _LOG.warning("the vLLM engine died before its sampler was closed: %s", error)
         self._scratch.cleanup()
 
     def _check(self, requests: Sequence[SamplingRequest]) -> None:
@@ -209,20 +214,20 @@ class VllmSampler:
 
     def _lasting(self, work: Callable[[], Result], restore: Callable[[], None]) -> Result:
         """Do `work`; whenever the engine dies over it, `restore` and do it again."""
-        for _ in range(_RESTARTS):
+        for number in range(1 + _RESTARTS):
             try:
+                if number:
+                    restore()
                 return work()
             except EngineGoneError as error:
-                _LOG.warning("the vLLM engine died and is started anew: %s", error)
-                restore()
-        try:
-            return work()
-        except EngineGoneError as error:
-            raise SamplerError(
-                f"the vLLM engine died {_RESTARTS + 1} times over the same work: {error}",
-                "out of memory is the usual cause: lower sampling.rows_per_batch or "
-                "execution.engine_memory_share",
-            ) from error
+                last = error
+                if number < _RESTARTS:
+                    _LOG.warning("the vLLM engine died and is started anew: %s", error)
+        raise SamplerError(
+            f"the vLLM engine died {_RESTARTS + 1} times over the same work: {last}",
+            "out of memory is the usual cause: lower sampling.rows_per_batch or "
+            "execution.engine_memory_share",
+        ) from last
 
     def _restore(self) -> None:
         """A new engine with the weights that the one before had."""
@@ -232,11 +237,12 @@ class VllmSampler:
             self._engine.receive(weights.items())
 
     def _save(self, pairs: Mapping[str, Tensor]) -> None:
-        """Write the weights beside the config of the engine's model."""
+        """Write the weights beside the config of the engine's model and the code that it names."""
         from safetensors.torch import save_file
 
         if not (self._saved / CONFIG).is_file():
-            shutil.copy(self._engine.directory / CONFIG, self._saved)
+            for file in (self._engine.directory / CONFIG, *code_files(self._engine.directory)):
+                shutil.copy(file, self._saved)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in pairs.items()}
         save_file(tensors, self._saved / WEIGHTS, metadata={"format": "pt"})
 
@@ -283,7 +289,11 @@ def _without_ties(
 
 
 def _check_names(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse weights that are not those of the engine's model."""
+    """Refuse weights that are not the trainer's, by name and shape.
+
+    The names in a model's files are of no use here: they may lack the prefix of a state dict or
+    hold a tied tensor twice.
+    """
     missing = sorted(shapes.keys() - weights.keys())
     unknown = sorted(weights.keys() - shapes.keys())
     other = [n for n in shapes if n in weights and tuple(weights[n].shape) != shapes[n]]
@@ -294,7 +304,7 @@ def _check_names(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, 
     ]
     if problems:
         raise SamplerError(
-            f"weights for the sampler: {'; '.join(problems)}; expected the {len(shapes)} tensors "
-            "of the engine's model",
+            f"weights for the sampler: {'; '.join(problems)}; expected the trainer's {len(shapes)} "
+            "tensors",
             "names are those of the model's state dict, tensors are whole, not shards",
         )

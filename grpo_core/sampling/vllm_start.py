@@ -1,9 +1,10 @@
 """How a vLLM engine is started: its settings, arguments, environment and log."""
 
 import json
+import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -16,9 +17,11 @@ from grpo_core.models.load import UNLIMITED_TOKENS
 _EXTENSION = "grpo_core.sampling.vllm_worker.WorkerExtension"
 _CPU_BLOCK_TOKENS = 32
 """Only whole blocks are shared over a group; vLLM's own 128 on CPUs would share no short prompt."""
+_CPU_BATCH_TOKENS = 4096
 _SMALLEST_CACHE_BYTES = 64 << 20
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _TAIL_LINES = 40
+_LOG_FORMAT = "%(levelname)s %(message)s"
 _CAUSE = re.compile(r"\b([A-Za-z_.]*(?:Error|Exception)): (.+)$")
 
 
@@ -50,6 +53,11 @@ class EngineSettings:
     trust_remote_code: bool = False
     tokenizer: str | None = None
 
+    @property
+    def is_colocated(self) -> bool:
+        """It shares the trainer's GPU, so it sleeps and is handed CUDA IPC handles."""
+        return self.is_on_gpu and self.placement == "colocate"
+
 
 def arguments(directory: Path, settings: EngineSettings) -> dict[str, Any]:
     """Arguments of `vllm.LLM`."""
@@ -73,17 +81,17 @@ def arguments(directory: Path, settings: EngineSettings) -> dict[str, Any]:
     if settings.is_on_gpu:
         return common | {
             "gpu_memory_utilization": settings.memory_share,
-            "enable_sleep_mode": settings.placement == "colocate",
-            "weight_transfer_config": {
-                "backend": "ipc" if settings.placement == "colocate" else "nccl"
-            },
+            "enable_sleep_mode": settings.is_colocated,
+            "weight_transfer_config": {"backend": "ipc" if settings.is_colocated else "nccl"},
         }
     # A chunked prefill sets a seeded row's generator back, which CPU generators cannot do.
     return common | {
         "enforce_eager": True,
         "block_size": _CPU_BLOCK_TOKENS,
         "enable_chunked_prefill": False,
-        "max_num_batched_tokens": None if is_unlimited else max(settings.context_tokens, 4096),
+        "max_num_batched_tokens": None
+        if is_unlimited
+        else max(settings.context_tokens, settings.max_rows, _CPU_BATCH_TOKENS),
         "kv_cache_memory_bytes": _cpu_cache_bytes(directory, settings),
     }
 
@@ -120,10 +128,27 @@ def environment(settings: EngineSettings, logging_file: Path) -> Iterator[None]:
     }
     if settings.threads:
         wanted["OMP_NUM_THREADS"] = str(settings.threads)
-    if settings.is_on_gpu:
-        wanted["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # CUDA IPC handles are pickled
+    if settings.is_on_gpu and settings.dtype == "float32":
+        wanted["TRITON_F32_DEFAULT"] = "ieee"  # else attention multiplies in TF32
     if settings.is_on_gpu and settings.placement == "split":
         wanted[_VISIBLE] = ",".join(engine_gpus(settings.tensor_parallel_size))
+    with _changed(wanted):
+        yield
+
+
+@contextmanager
+def lasting_environment(settings: EngineSettings) -> Iterator[None]:
+    """What must hold as long as the engine lives: both sides read it at each message.
+
+    CUDA IPC handles are pickled. An engine that may pickle writes its answers in another form,
+    which a trainer that may not refuses, so this must never differ between them.
+    """
+    with _changed({"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if settings.is_colocated else {}):
+        yield
+
+
+@contextmanager
+def _changed(wanted: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -167,12 +192,43 @@ def log_settings(scratch: Path, log: Path) -> Path:
     settings = {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"plain": {"format": "%(levelname)s %(message)s"}},
+        "formatters": {"plain": {"format": _LOG_FORMAT}},
         "handlers": {"file": handler},
         "loggers": {"vllm": {"handlers": ["file"], "level": "INFO", "propagate": False}},
     }
     path.write_text(json.dumps(settings))
     return path
+
+
+def keep_handlers() -> None:
+    """Keep vLLM from configuring the logging of this process; its own processes still do.
+
+    It would close every handler there is, and hold logging's lock meanwhile. Threads whose handlers
+    wait for that lock can then hang a run for ever. To be called inside `environment`.
+    """
+    import vllm.logger
+    from vllm.config.logging import LoggingConfig
+
+    vllm.logger._last_configured_logging_config = LoggingConfig()  # "it is in force already"
+
+
+@contextmanager
+def client_log(log: Path) -> Iterator[None]:
+    """Errors that vLLM logs in this process go to the engine's log, all else nowhere.
+
+    Its warnings come with tracebacks, in which nobody finds the cause of a failure.
+    """
+    logger, handler = logging.getLogger("vllm"), logging.FileHandler(log, delay=True)
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    handler.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.addHandler(logging.NullHandler())  # without any, warnings would go to stderr
+        logger.removeHandler(handler)
+        handler.close()
 
 
 def log_tail(log: Path) -> str:

@@ -76,6 +76,10 @@ class WeightTransfer:
         self._engine.send_weights()
         self._source.pairs = []
 
+    def close(self) -> None:
+        """Let the communicator go, if there is one; vLLM aborts it, so a dead peer does no harm."""
+        self._engine.shutdown()
+
 
 def _free_port() -> int:
     with closing(socket.socket()) as listener:

@@ -26,6 +26,7 @@ class WorkerExtension:
 
     model_runner: Any
     rank: int
+    reload_weights: Any
 
     def end_with(self, trainer: int) -> None:
         """End the engine when the process `trainer` ends, however it does.
@@ -41,7 +42,7 @@ class WorkerExtension:
         it loads, but not a head that is tied to the embedding, which then keeps the old weights
         without any error; so such heads are packed again here.
         """
-        self.model_runner.reload_weights(weights_path=directory)
+        self.reload_weights(weights_path=directory)
         for module in self.model_runner.get_model().modules():
             is_packed = hasattr(module, "cpu_linear")
             if is_packed and hasattr(module, "num_embeddings") and module.weight.numel():

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grpo_core.config import RunConfig
+from grpo_core.config.checks import check_placement
 from grpo_core.policy.memory import check_memory, count_parameters
 from grpo_core.store.locks import hold
 from grpo_core.types import Kind, StageName
@@ -28,12 +29,16 @@ def check_device(config: RunConfig, stages: Collection[StageName]) -> None:
     """Refuse a device that is not there, before any of `stages` works towards it.
 
     Raises:
-        ConfigError: A stage is to run on a GPU, and torch sees none.
+        ConfigError: A stage is to run on a GPU, and torch sees none; or the GPU that `auto` finds
+            does not go with the engine's placement.
     """
-    if config.execution.device == "cuda" and _STAGES_ON_DEVICE.intersection(stages):
+    execution = config.execution
+    is_open = execution.device == "auto" and execution.tensor_parallel_size > 1
+    if (execution.device == "cuda" or is_open) and _STAGES_ON_DEVICE.intersection(stages):
         from grpo_core.policy.runtime import pick_device  # torch takes seconds to import
 
-        pick_device(config)
+        if pick_device(config).type == "cuda":
+            check_placement(config)
 
 
 def check_device_memory(config: RunConfig, stages: Collection[StageName], directory: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from grpo_core.models.context import check_prompts
-from grpo_core.models.load import context_tokens
+from grpo_core.models.render import PromptRenderer
 from grpo_core.policy.runtime import completion_columns, load_runtime, sample_request
 from grpo_core.rewards.rows import grade_rows, problems_by_id, verdict_columns
 from grpo_core.stages.context import MakeContext
@@ -65,10 +65,12 @@ def sample_units(context: MakeContext, problems: pa.Table, plan: UnitPlan) -> pa
         context.note(f"{len(units) - len(missing)} of {len(units)} units were already there")
     if missing:
         check_grader(context, list(problems_by_id(problems).values()))
-    runtime = load_runtime(context.config, plan.directory) if missing else None
-    if runtime is not None:
+
+    def longest_prompt(renderer: PromptRenderer, limit: int) -> int:
         named = ((row["prompt_id"], row["text"]) for row in rows)
-        check_prompts(runtime.renderer, named, plan.allowed, context_tokens(runtime.model.config))
+        return check_prompts(renderer, named, plan.allowed, limit)
+
+    runtime = load_runtime(context.config, plan.directory, longest_prompt) if missing else None
     for done, number in enumerate(range(len(units)), start=1):
         if runtime is not None and number in missing:
             with context.timings.part("sample") as timed:

@@ -15,13 +15,13 @@ import pyarrow as pa
 from grpo_core.config import RunConfig
 from grpo_core.errors import StageInputError
 from grpo_core.models.context import budgets, check_prompts
-from grpo_core.models.load import context_tokens
+from grpo_core.models.render import PromptRenderer
 from grpo_core.objective.kl_control import resumed_control, start_control
 from grpo_core.objective.presets import resolve_loss
 from grpo_core.planning.externals import model_directory
 from grpo_core.planning.graph import total_steps
 from grpo_core.policy.reference import Reference
-from grpo_core.policy.runtime import PolicyRuntime, load_runtime
+from grpo_core.policy.runtime import load_runtime
 from grpo_core.prompts.ingest import active, draw_limit
 from grpo_core.prompts.suffixes import SUFFIXES
 from grpo_core.rewards.grader import Grader
@@ -172,8 +172,14 @@ def _persisted(context: MakeContext) -> tuple[pa.Table, pa.Table] | None:
 
 def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader) -> PhaseTrainer:
     config, node = context.config, context.node
-    runtime = load_runtime(config, start.directory)
-    _check_prompts(config, plan, runtime)
+    validation = context.inputs["validation_problems"].table("prompts")
+    rows = draw_limit(active(validation, Split.VALIDATION), config.prompts.validation_limit)
+    validated = problems_by_id(rows)
+
+    def longest_prompt(renderer: PromptRenderer, limit: int) -> int:
+        return _longest_prompt(config, plan, validated, renderer, limit)
+
+    runtime = load_runtime(config, start.directory, longest_prompt)
     optimizer = make_optimizer(runtime.model, config)
     if start.state_directory is not None:
         load_optimizer(optimizer, start.state_directory, model=runtime.model)
@@ -203,8 +209,6 @@ def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader
         policy_name=context.key,
         is_reference_at_start=is_reference and "policy" in node.externals,
     )
-    validation = context.inputs["validation_problems"].table("prompts")
-    rows = draw_limit(active(validation, Split.VALIDATION), config.prompts.validation_limit)
     return PhaseTrainer(
         config=config,
         plan=plan,
@@ -212,21 +216,28 @@ def _trainer(context: MakeContext, start: Start, plan: PhasePlan, grader: Grader
         reference=reference,
         collector=collector,
         updater=Updater(runtime.model, optimizer, config, loss, runtime.head, runtime.device),
-        validator=Validator(config, list(problems_by_id(rows).values()), grader, budget),
+        validator=Validator(config, list(validated.values()), grader, budget),
         partial=context.partial,
         state=replace(start.state, kl=kl),
         tokenizer_from=model_directory(config.model.path),
     )
 
 
-def _check_prompts(config: RunConfig, plan: PhasePlan, runtime: PolicyRuntime) -> None:
+def _longest_prompt(
+    config: RunConfig,
+    plan: PhasePlan,
+    validated: Mapping[str, Problem],
+    renderer: PromptRenderer,
+    limit: int,
+) -> int:
     """Refuse prompts, variants and suffixes that some phase's budget leaves no room for."""
-    variants = [(v["variant_id"], v["text"]) for found in plan.variants.values() for v in found]
-    check_prompts(
-        runtime.renderer,
-        [*((name, problem["text"]) for name, problem in plan.problems.items()), *variants],
+    problems = [*plan.problems.items(), *validated.items()]
+    problems += [(v["variant_id"], v) for found in plan.variants.values() for v in found]
+    return check_prompts(
+        renderer,
+        [(name, problem["text"]) for name, problem in problems],
         budgets(config),
-        context_tokens(runtime.model.config),
+        limit,
         SUFFIXES.values() if config.variants.suffix_share else (),
     )
 

@@ -165,6 +165,7 @@ class PhaseTrainer:
         if needs_pieces(self.config):
             pieces = [self._pieces(ids) for ids in sampled.completions["completion_token_ids"]]
             facts = replace(facts, pieces=pieces)
+        self.runtime.sampler.sleep()  # what scores next needs the memory
         return self.collector.finish(sampled.groups, sampled.completions, sampled.verdicts, facts)
 
     def _persisted(self, step: int, samples: pa.Table, verdicts: pa.Table) -> SampledBatch:

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from grpo_core.errors import ArtifactError
 from grpo_core.objective.kl_control import KlControl
-from grpo_core.store.models import TOKENIZER_FILES
+from grpo_core.store.models import code_files, tokenizer_files
 from grpo_core.training.masters import has_master, optimized
 
 CHECKPOINT = "checkpoint"
@@ -59,14 +59,15 @@ def save_state(
         model: The policy.
         optimizer: Its optimiser.
         state: The rest.
-        tokenizer_from: Model directory whose tokenizer files are copied byte by byte, so that the
-            tokenizer's digest stays the same.
+        tokenizer_from: Model directory whose tokenizer files and code are copied byte by byte, so
+            that the tokenizer's digest stays the same.
     """
     checkpoint = directory / CHECKPOINT
     model.save_pretrained(checkpoint)
-    for name in TOKENIZER_FILES:
-        if (tokenizer_from / name).is_file():
-            shutil.copyfile(tokenizer_from / name, checkpoint / name)
+    for file in (*tokenizer_files(tokenizer_from), *code_files(tokenizer_from)):
+        copy = checkpoint / file.relative_to(tokenizer_from)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, copy)
     rest = directory / STATE
     rest.mkdir()
     save_file(_optimizer_tensors(optimizer, model), rest / _OPTIMIZER)

@@ -10,6 +10,8 @@ from grpo_core.config.checks import check_engine, config_warnings
 from grpo_core.errors import ConfigError
 from grpo_core.planning.externals import model_directory
 from grpo_core.policy.runtime import pick_device
+from grpo_core.stages.devices import check_device
+from grpo_core.types import StageName
 
 GPU_PRESETS = ("vanilla-grpo", "starter", "low-budget", "qwen2.5-1.5b-1gpu", "baseline-7b")
 NO_MODEL = ("vanilla-grpo", "starter", "low-budget")
@@ -63,6 +65,29 @@ def test_vanilla_grpo_changes_nothing_of_the_published_loss() -> None:
 def test_a_gpu_preset_samples_with_vllm_in_bf16(preset: str) -> None:
     config = load_config(preset)
     assert (config.execution.engine, config.model.dtype) == ("vllm", "bfloat16")
+
+
+@pytest.mark.parametrize("preset", GPU_PRESETS)
+def test_scoring_on_a_gpu_takes_few_rows_at_a_time(preset: str) -> None:
+    """Its activations exist beside the trainer's 18 bytes a parameter."""
+    assert load_config(preset).sampling.score_rows <= 16
+
+
+@pytest.mark.parametrize("placed", ["execution.device=cuda", "execution.device=auto"])
+def test_a_colocated_engine_over_several_gpus_is_refused(placed: str, monkeypatch) -> None:
+    """Its other GPUs would be handed no weights."""
+    changes = ["execution.engine=vllm", "execution.tensor_parallel_size=2", placed]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ConfigError, match=r"tensor_parallel_size: 2 GPUs") as caught:
+        check_device(load_config("tiny", overrides=changes), [StageName.PREFILTER])
+    assert "placement = split" in caught.value.hint
+    check_device(
+        load_config("tiny", overrides=[*changes, "execution.placement=split"]),
+        [StageName.PREFILTER],
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    if "auto" in placed:  # over processes of a CPU it works
+        check_device(load_config("tiny", overrides=changes), [StageName.PREFILTER])
 
 
 @pytest.mark.parametrize("preset", NO_MODEL)

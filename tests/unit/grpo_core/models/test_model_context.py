@@ -64,7 +64,7 @@ def test_the_longest_prompt_must_fit_with_the_largest_budget():
         "train.phases.0.max_completion_tokens": 10,
         "train.phases.1.max_completion_tokens": 20,
     }
-    check_prompts(WordRenderer(), problems, allowed, 25)
+    assert check_prompts(WordRenderer(), problems, allowed, 25) == 5
     with pytest.raises(
         ConfigError,
         match=r"train.phases.1.max_completion_tokens: .*\(long\) has 5 tokens and the budget is "
@@ -78,4 +78,5 @@ def test_a_suffix_makes_the_prompt_longer():
     problems = [("p", "a b c d e")]
     with pytest.raises(ConfigError, match="has 7 tokens"):
         check_prompts(WordRenderer(), problems, allowed, 26, suffixes=["check it"])
-    check_prompts(WordRenderer(), [], allowed, 1)
+    assert check_prompts(WordRenderer(), problems, allowed, 27, suffixes=["check it"]) == 7
+    assert check_prompts(WordRenderer(), [], allowed, 1) == 0

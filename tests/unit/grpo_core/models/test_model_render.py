@@ -1,4 +1,5 @@
 import pytest
+import transformers.utils.chat_template_utils
 from word_tokenizer import CHAT_TEMPLATE, encode, word_tokenizer
 
 from grpo_core.config.data import PromptConfig
@@ -45,6 +46,21 @@ def test_a_chat_template_that_refuses_the_system_role_is_a_config_error():
     template = "{{ raise_exception('System role not supported') }}"
     with pytest.raises(ConfigError, match=r"System role not supported\nhint: .*prompt.system"):
         renderer(PromptConfig(system="Think"), chat_template=template).render(PROBLEM)
+
+
+def test_a_chat_template_that_asks_for_today_gets_the_same_date_on_every_day(monkeypatch):
+    """As Llama 3's templates do."""
+    template = "{{ strftime_now('%d %b %Y') }}{% for m in messages %} {{ m.content }}{% endfor %}"
+    monkeypatch.setattr(transformers.utils.chat_template_utils, "datetime", None)  # no real clock
+    assert renderer(chat_template=template).text(PROBLEM) == f"01 Jan 2025 {PROBLEM}"
+
+
+@pytest.mark.parametrize("chance", ["{{ [1, 2] | random }}", "{{ lipsum() }}"])
+def test_a_template_that_draws_at_random_is_refused(chance):
+    with pytest.raises(ConfigError, match=r"chat template draws at random .*(random|lipsum)"):
+        renderer(chat_template=CHAT_TEMPLATE + chance)
+    with pytest.raises(ConfigError, match=r"prompt.template: line 1: .*(random|lipsum)"):
+        renderer(PromptConfig(template="{{ problem }}" + chance)).text(PROBLEM)
 
 
 def test_an_unknown_word_names_problem_and_word():

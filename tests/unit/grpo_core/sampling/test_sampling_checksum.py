@@ -149,3 +149,23 @@ def test_files_in_another_dtype_are_rounded_as_the_engine_rounds_them(weights, t
     assert differing(engine, files) == []
     save_file(weights, tmp_path / "model.safetensors")
     assert QKV in differing(engine, SavedWeights(tmp_path))
+
+
+def test_a_file_may_hold_a_tied_tensor_twice(weights):
+    twice = weights | {"head.weight": weights["embed.weight"].clone()}
+    engine = engine_of(weights)
+    assert differing(engine, twice) == []
+    step(twice["embed.weight"])
+    assert differing(engine, twice) == ["embed.weight"]
+
+
+def test_a_file_without_the_engines_prefix_may_hold_more_or_less(weights):
+    """Masks of old files, scales of the engine's own."""
+    engine = [held(f"transformer.{name}", tensor) for name, tensor in weights.items()]
+    mask = {"attn.bias": torch.ones(1, 1, 4, 4).tril()}
+    assert differing(engine, weights | mask) == []
+    scale = held("attn.scale", torch.ones(1, dtype=torch.bfloat16))
+    assert differing([*engine, scale], weights) == []
+    step(weights["norm.weight"])
+    assert differing(engine, weights | mask) == [OTHERS]
+    assert differing([*engine, scale], weights) == [OTHERS]

@@ -8,6 +8,7 @@ import pytest
 
 from grpo_core.policy import runtime
 from grpo_core.sampling.hf import HfSampler
+from grpo_core.training import collect
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,13 @@ def test_a_run_with_it_gives_the_same_bits(
         made.append(CopySampler(inner, model, others))
         return made[-1]
 
+    score, awake = collect.score_unit, []
+
+    def watched(*arguments: Any) -> Any:
+        awake.append(made[-1].is_awake)
+        return score(*arguments)
+
+    monkeypatch.setattr(collect, "score_unit", watched)
     monkeypatch.setattr(runtime, "make_sampler", make_copy)
     results = run_mini(tmp_path / "lake")
     assert {name: node.content for name, node in results.items()} == {
@@ -58,3 +66,5 @@ def test_a_run_with_it_gives_the_same_bits(
     }
     assert sum(sampler.syncs for sampler in made) >= 3
     assert not any(sampler.is_awake for sampler in made)
+    assert awake
+    assert not any(awake), "the sampler holds the memory that scoring needs"
