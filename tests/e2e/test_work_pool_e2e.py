@@ -40,8 +40,8 @@ class Before:
     by_hand: str
 
 
-OWN = ("prompts.train_limit=20", "seed=17")
-"""No other run has these prompts and this seed, so everything is computed."""
+OWN = "seed=17"
+"""No other run of the session has it, so all is computed but the prompts, which have no seed."""
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def pool(checkout: Checkout) -> Iterator[Before]:
 def pooled(checkout: Checkout, pool: Before) -> dict[str, Any]:
     """The attempt of a whole run that a worker executed."""
     assert checkout.client.pools("grpo").keys() == pool.ids.keys()
-    with _worker(checkout), checkout.start_run("pooled", *OWN) as process:
+    with _worker(checkout), checkout.start_run("pooled", OWN) as process:
         output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
     return checkout.latest_attempt("pooled")
@@ -105,7 +105,8 @@ def pooled(checkout: Checkout, pool: Before) -> dict[str, Any]:
 
 def test_a_worker_runs_every_stage(checkout: Checkout, pooled: dict[str, Any]) -> None:
     assert pooled["state"] == "Completed"
-    assert {node["state"] for node in pooled["nodes"]} == {"Computed"}
+    computed = {node["stage"] for node in pooled["nodes"] if node["state"] == "Computed"}
+    assert computed >= {stage.value for stage in StageName} - {"ingest"}
     assert {node["stage"] for node in pooled["nodes"]} == {stage.value for stage in StageName}
     flow_run = checkout.flow_run("pooled")
     assert (flow_run.work_pool, flow_run.name) == ("grpo", "pooled full")
@@ -157,7 +158,7 @@ def test_back_on_the_local_runner_all_is_as_it_was(
     assert checkout.grpo("schedule").stdout == pool.planned
     assert pool.by_hand in [schedule["id"] for schedule in client.schedules(pool.ids["audit"])]
 
-    with checkout.start_run("pooled", *OWN) as process:
+    with checkout.start_run("pooled", OWN) as process:
         output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
     assert checkout.flow_run("pooled").work_pool == ""
