@@ -1,6 +1,8 @@
 """`grpo lake`: care of the lake."""
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,8 @@ from flows.console import out
 
 if TYPE_CHECKING:
     from grpo_core.store.lake import Lake
+
+_RECOMPUTED = "run the stage again: what is damaged is recomputed, and only that"
 
 app = typer.Typer(help="Care of the lake.", no_args_is_help=True)
 
@@ -60,17 +64,18 @@ def verify_command(lake: LakeOption = None) -> None:
     found = verify(opened)
     for line in found.older:
         out.print(line, soft_wrap=True, highlight=False)
-    for entry in found.damaged:
-        out.print(f"[red]damaged[/] {entry.path}: {entry.reason}", soft_wrap=True)
+    for hint, entries in groupby(found.damaged, key=attrgetter("hint")):
+        for entry in entries:
+            state = "unreadable" if entry.is_unreadable else "damaged"
+            out.print(f"[red]{state}[/] {entry.path}: {entry.reason}", soft_wrap=True)
+        out.print(f"hint: {hint or _RECOMPUTED}", soft_wrap=True, highlight=False)
+    num_unreadable = sum(entry.is_unreadable for entry in found.damaged)
     out.print(
         f"{found.num_artifacts} artefacts and {found.num_parts} parts of reference caches, "
-        f"{len(found.damaged)} damaged"
+        f"{len(found.damaged) - num_unreadable} damaged"
+        + (f", {num_unreadable} unreadable" if num_unreadable else "")
     )
     if found.damaged:
-        out.print(
-            "hint: run the stage again: what is damaged is recomputed, and only that; "
-            "grpo lake restore --run NAME scores missing reference rows"
-        )
         raise typer.Exit(1)
 
 
@@ -123,8 +128,10 @@ def gc_command(
         total = sum(item.num_bytes for item in garbage) / 1e6
         if remove:
             opened.database.unlink(missing_ok=True)  # killed here, the next stage makes it again
-            remove_garbage(opened, garbage)
-            _refresh_database(opened)
+            try:
+                remove_garbage(opened, garbage)
+            finally:
+                _refresh_database(opened)
         verb = "removed" if remove else "would be removed (--remove does it)"
         out.print(f"{len(garbage)} items, {total:.1f} MB {verb}")
 

@@ -29,7 +29,7 @@ def machine_fault(error: Exception) -> GrpoError | None:
             f"the disk is full: {text}",
             hint="`grpo lake gc` lists what no run uses; what is complete is kept",
         )
-    if isinstance(error, OSError) and error.filename:
+    if isinstance(error, OSError) and error.filename and isinstance(error.filename, (str, bytes)):
         return _access_fault(error)
     if isinstance(error, MemoryError) or any(part in text.lower() for part in _NO_MEMORY):
         return OutOfMemoryError(
@@ -43,13 +43,14 @@ def machine_fault(error: Exception) -> GrpoError | None:
 def _access_fault(error: OSError) -> GrpoError | None:
     """The file system or its permissions, which say nothing about what lies in the files."""
     path = os.fsdecode(error.filename)
-    if error.errno == errno.EROFS or (error.errno in _NO_PERMISSION and not _is_writable(path)):
+    is_refused = error.errno in _NO_PERMISSION
+    if error.errno == errno.EROFS or (is_refused and _is_readable(path) and not _is_writable(path)):
         return FileUnwritableError(
             f"{path} cannot be written: {error.strerror}",
             hint="a lake that cannot be written can be read: grpo plan, sql, audit, "
             "lake verify, lake gc without --remove, lake export to another place",
         )
-    if error.errno in _NO_PERMISSION:
+    if is_refused:
         return FileUnreadableError(
             f"{path} cannot be opened: {error.strerror}", hint="check who owns it and its mode"
         )
@@ -58,9 +59,23 @@ def _access_fault(error: OSError) -> GrpoError | None:
 
 def _is_writable(path: str) -> bool:
     """Whether permissions allow to write a file, or to make it in the directory that is there."""
+    return os.access(_nearest(path), os.W_OK)
+
+
+def _is_readable(path: str) -> bool:
+    """Whether permissions allow to read a file, or to look for it in the directory that is there.
+
+    What may not be read is named so, also when it may not be written either.
+    """
+    nearest = _nearest(path)
+    return os.access(nearest, os.R_OK if nearest == path else os.X_OK)
+
+
+def _nearest(path: str) -> str:
+    """The path, or of the directories above it the first that can be seen."""
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
-    return os.access(path, os.W_OK)
+    return path
 
 
 @contextmanager
@@ -69,6 +84,7 @@ def machine_faults_named() -> Iterator[None]:
 
     Raises:
         DiskFullError: A write found no room.
+        FileUnreadableError: Permission to read a file is missing.
         FileUnwritableError: A file system is read-only, or permission is missing.
         OutOfMemoryError: Memory ran out.
     """

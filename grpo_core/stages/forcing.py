@@ -1,5 +1,6 @@
 """What `--force` means for an attempt that goes on with one that was stopped."""
 
+from grpo_core.errors import ArtifactError
 from grpo_core.planning.graph import Graph, Node
 from grpo_core.stages.session import RunSession
 
@@ -22,7 +23,10 @@ def is_forced(session: RunSession, graph: Graph, node: Node, key: str) -> bool:
     size = len(graph.of_stage(node.stage))
     done: dict[str, str] = {}
     for number in range(session.attempt - 1, 0, -1):
-        before = session.records.attempt(number)
+        try:
+            before = session.records.attempt(number)
+        except ArtifactError:  # what it was for is not known: nothing before it counts
+            break
         if before["state"] == "Completed" or node.stage not in before["request"]["force"]:
             break
         nodes = {n["label"]: n["key"] for n in before["nodes"] if n["stage"] == node.stage}

@@ -18,8 +18,8 @@ from grpo_core.rewards.verifier_names import CODE, MATH
 from grpo_core.store.files import read_json
 from grpo_core.store.manifests import CONTENT_CHARACTERS
 from grpo_core.store.reading import reading
+from grpo_core.store.run_records import CONFIG, check_settings
 
-CONFIG = "config.json"
 _RECORDS = ("run.json", CONFIG, "progress.jsonl", "attempts/*.json", "logs/*.log")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -47,7 +47,11 @@ def drop_strangers(directory: Path) -> list[str]:
 
 
 def code_in(scratch: Path, run: str) -> list[str]:
-    """What of an unpacked archive is code, or lets later commands run some."""
+    """What of an unpacked archive is code, or lets later commands run some.
+
+    Raises:
+        ArtifactError: The stored configuration is torn.
+    """
     found = [
         path.relative_to(scratch).as_posix() for path in sorted(scratch.glob("artifacts/**/*.py"))
     ]
@@ -56,7 +60,8 @@ def code_in(scratch: Path, run: str) -> list[str]:
             found.append(f"{path.relative_to(scratch).as_posix()} (rows of verifier {CODE})")
     config = scratch / "runs" / run / CONFIG
     if config.is_file():
-        found += _settings_that_run_code(read_json(config))
+        with reading(config, hint="export the run again"):
+            found += _settings_that_run_code(read_json(config))
     return found
 
 
@@ -93,9 +98,10 @@ def check_records(directory: Path, generations: Collection[tuple[str, str, str]]
         generations: (stage, key, name) of what came.
 
     Raises:
-        ArtifactError: A record is none, an artefact that the run uses is missing, or an attempt
-            names a place that no artefact can have.
+        ArtifactError: A record is none or torn, an artefact that the run uses is missing, or an
+            attempt names a place that no artefact can have.
     """
+    check_settings(directory)
     for path in [directory / "run.json", *sorted(directory.glob("attempts/*.json"))]:
         is_pinned = path.name == "run.json"
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grpo_core.errors import DataContractError
+from grpo_core.types import StageName
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,23 @@ class CatalogEntry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedEntry:
-    """An artefact that is left out of every view, and why."""
+    """An artefact that is left out of every view, and why.
+
+    Args:
+        stage: Stage that made it; empty for the record of a run.
+        key: Full key, or the name of a run or a reference cache.
+        path: From the lake's root.
+        reason: What is wrong.
+        hint: What to do, where running the stage again does not mend it.
+        is_unreadable: The system did not let it be read, which says nothing about its bytes.
+    """
 
     stage: str
     key: str
     path: str
     reason: str
+    hint: str = ""
+    is_unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +120,17 @@ def narrow(catalog: Catalog, *, stage: str = "", phase: int | None = None) -> Ca
             base model stay. None for all.
 
     Raises:
-        DataContractError: When nothing has this stage or phase.
+        DataContractError: There is no stage of this name; or nothing has this stage or phase, and
+            nothing is in progress that may have it.
     """
     phases: dict[tuple[str, str], set[int]] = {}
     for row in catalog.run_artifacts:
         phases.setdefault((row.key, row.content), set()).add(row.phase)
-    _check_known("stage", stage or None, {entry.stage for entry in catalog.entries})
-    _check_known("phase", phase, {number for numbers in phases.values() for number in numbers})
+    is_live = any(catalog.live_files.values())
+    stages = set(StageName) if is_live else {entry.stage for entry in catalog.entries}
+    _check_known("stage", stage or None, stages)
+    if not is_live:
+        _check_known("phase", phase, {number for numbers in phases.values() for number in numbers})
 
     def is_wanted(entry: CatalogEntry) -> bool:
         numbers = phases.get((entry.key, entry.content), {0})

@@ -34,7 +34,7 @@ from grpo_core.store.ref_cache import RefLogprobCache
 from grpo_core.store.ref_claims import read_fingerprint
 from grpo_core.store.ref_rows import Fingerprint, Found, check_stored_values
 from grpo_core.store.ref_usage import check_rows, judged_rows, open_cache, used_rows
-from grpo_core.store.run_records import check_run, read_run
+from grpo_core.store.run_records import check_run, check_settings, read_run
 
 Place = tuple[str, str, str]
 """Stage, key and name of a generation."""
@@ -78,6 +78,7 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
         _scratch_for(lake, target) as scratch,
     ):
         check_run(lake.run_directory(run))
+        check_settings(lake.run_directory(run))
         pins = latest_pins(lake, [run])
         artifacts, left_out = _sound_artifacts(lake, run, used, pins)
         pinned = [artifacts[pin] for pin in sorted(pins)]

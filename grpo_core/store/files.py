@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 _CHUNK_BYTES = 1 << 22
 _GLOB_TRIES = 20
+_CTIME = 3
+"""Where the ctime stands in the identity of a file."""
 
 
 def fsync_directory(path: Path) -> None:
@@ -111,14 +113,22 @@ class FileDigests:
         return self._again(path) if remembered.identity != identity else remembered.sha256
 
     def digest_if_known(self, path: Path) -> str | None:
-        """Like `digest`, but None for a file that was never hashed."""
+        """Like `digest`, but None for a file that was never hashed.
+
+        Where no digest can be remembered, a file of which only the ctime differs, as after `chmod`
+        of the whole lake, counts as unchanged: else each query would hash it again.
+        """
         if self.directory is None:
             return None
         memory, identity = _locate(self.directory, path)
         remembered = _recall(memory)
         if remembered.identity is None:
             return None
-        return self._again(path) if remembered.identity != identity else remembered.sha256
+        is_same = remembered.identity == identity or (
+            _without_ctime(remembered.identity) == _without_ctime(identity)
+            and not os.access(self.directory, os.W_OK)
+        )
+        return remembered.sha256 if is_same else self._again(path)
 
     def _again(self, path: Path) -> str:
         sha256 = sha256_file(path)
@@ -139,6 +149,10 @@ def _locate(directory: Path, path: Path) -> tuple[Path, list[Any]]:
     identity = [str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
     name = hashlib.sha256(str(real).encode()).hexdigest()[:24]
     return directory / f"{name}.json", identity
+
+
+def _without_ctime(identity: list[Any]) -> list[Any]:
+    return identity[:_CTIME] + identity[_CTIME + 1 :]
 
 
 class _Remembered(NamedTuple):

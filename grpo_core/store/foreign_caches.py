@@ -13,7 +13,7 @@ from grpo_core.errors import ArtifactError
 from grpo_core.store.catalog import Catalog
 from grpo_core.store.files import read_json
 from grpo_core.store.lake import Lake
-from grpo_core.store.reading import reading
+from grpo_core.store.reading import entries_in, reading
 from grpo_core.store.ref_rows import CACHE_VERSION, Fingerprint, rests_on_cache
 
 
@@ -42,7 +42,7 @@ def find_foreign_caches(lake: Lake) -> list[ForeignCache]:
     if not directories:
         return []
     users, doubt = _users(lake.catalog())
-    if any(path.is_dir() for path in (lake.root / "partial" / "train").glob("*")):
+    if any(path.is_dir() for path in entries_in(lake.root / "partial" / "train")):
         doubt = "training that is in progress may rest on it"
     return [_describe(lake, path, users.get(path.name, set()), doubt) for path in directories]
 

@@ -19,6 +19,7 @@ from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, glob_stable
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
+from grpo_core.store.reading import entries_in
 from grpo_core.store.ref_claims import FINGERPRINT, read_fingerprint
 from grpo_core.store.ref_merges import list_parts
 from grpo_core.store.ref_parts import ends_as_parquet
@@ -30,7 +31,7 @@ _TREES = (
     *("artifacts", "partial", "ref_logprobs", "runs", "locks"),
     *(".staging", ".trash", ".digests", "artifacts/*", "ref_logprobs/*"),
 )
-_NOT_LINKED = "only the root of a lake may be a link: put the directory itself there"
+NOT_LINKED = "only the root of a lake may be a link: put the directory itself there"
 _LIVE_TABLES = ("rollouts", "steps", "events")
 
 
@@ -68,7 +69,7 @@ class Lake:
                 hint="use letters, digits, - and _, at most 64, starting with a letter or digit",
             )
         directory = self.root / "runs" / run
-        refuse_links(self.root, directory, hint=_NOT_LINKED)
+        refuse_links(self.root, directory, hint=NOT_LINKED)
         return directory
 
     def links(self) -> list[Path]:
@@ -89,7 +90,7 @@ class Lake:
         """
         for pattern in _TREES:
             for path in self.root.glob(pattern):
-                refuse_links(self.root, path, hint=_NOT_LINKED)
+                refuse_links(self.root, path, hint=NOT_LINKED)
 
     def existing_run(self, run: str) -> Path:
         """Directory of a run that is there.
@@ -128,20 +129,28 @@ class Lake:
         return Partial(self.root / "partial" / stage / key, key)
 
     def run_names(self) -> list[str]:
-        """Names of all runs, sorted; a linked directory is none."""
+        """Names of all runs, sorted; a linked directory is none.
+
+        Raises:
+            FileUnreadableError: The system does not let the directory of runs be listed.
+        """
         return sorted(
             path.name
-            for path in (self.root / "runs").glob("*")
+            for path in entries_in(self.root / "runs")
             if is_run_name(path.name) and linked_directory(self.root, path) is None and is_run(path)
         )
 
     def generations(self) -> Iterator[Path]:
-        """Directory of every generation of every artefact."""
-        yield from sorted(
-            path
-            for path in (self.root / "artifacts").glob("*/*/*")
-            if path.is_dir() and not path.name.startswith(".")
-        )
+        """Directory of every generation of every artefact.
+
+        Raises:
+            FileUnreadableError: The system does not let a directory above them be listed.
+        """
+        for stage in entries_in(self.root / "artifacts"):
+            for key in entries_in(stage):
+                for path in entries_in(key):
+                    if path.is_dir() and not path.name.startswith("."):
+                        yield path
 
     def generations_of(self, stage: str) -> Iterator[Path]:
         """Directory of every complete generation of one stage."""
@@ -158,9 +167,11 @@ class Lake:
                 files that changed since they were hashed; one that did not change is not read.
 
         Raises:
+            ArtifactError: A directory of the lake is a symbolic link.
             ConfigError: There is no such run.
             FileUnreadableError: The system does not let a file be read.
         """
+        self.refuse_links()
         if run is not None:
             self.existing_run(run)
         rows = [row for name in ([run] if run else self.run_names()) for row in self._rows(name)]
@@ -262,12 +273,15 @@ class Lake:
 
     def _cache_directories(self) -> list[Path]:
         """Directories of reference caches; a linked one is none."""
-        found = {
-            path.parent
-            for path in self.root.glob("ref_logprobs/*/*")
-            if path.name == FINGERPRINT or path.name.startswith("part-")
-        }
-        return sorted(d for d in found if linked_directory(self.root, d) is None)
+        return [
+            directory
+            for directory in entries_in(self.root / "ref_logprobs")
+            if linked_directory(self.root, directory) is None
+            and any(
+                path.name == FINGERPRINT or path.name.startswith("part-")
+                for path in entries_in(directory)
+            )
+        ]
 
 
 def is_run_name(run: str) -> bool:

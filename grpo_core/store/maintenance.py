@@ -4,7 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grpo_core.errors import ArtifactError, FileUnreadableError, GrpoError
@@ -14,8 +14,9 @@ from grpo_core.store.exchange import latest_pins, row_keys
 from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, write_text
 from grpo_core.store.foreign_caches import find_foreign_caches
-from grpo_core.store.lake import Lake
+from grpo_core.store.lake import NOT_LINKED, Lake
 from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.reading import RECOMPUTED, entries_in
 from grpo_core.store.ref_claims import FINGERPRINT
 from grpo_core.store.ref_index import SUFFIX, orphaned_indices
 from grpo_core.store.ref_merges import list_parts, read_replaced
@@ -25,6 +26,7 @@ from grpo_core.store.run_records import check_records
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
+_SCORED_AGAIN = "grpo lake restore --run NAME scores missing reference rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class Verified:
     """What was hashed anew.
 
     Args:
-        num_artifacts: Generations.
+        num_artifacts: Generations, without those behind a linked directory of the lake.
         num_parts: Parts of reference caches.
-        damaged: What is damaged, torn or missing.
+        damaged: What is damaged, torn, missing or cannot be read.
         older: What is whole and rests on a reference cache of an older version.
     """
 
@@ -77,7 +79,8 @@ def no_run_active(lake: Lake, *, is_reading: bool = False) -> Iterator[None]:
 
 def verify(lake: Lake) -> Verified:
     """Hash every file of every artefact anew and decode every part of the reference caches."""
-    damaged, paths = [], list(lake.generations())
+    damaged: list[DamagedEntry] = []
+    paths = [p for p in lake.generations() if linked_directory(lake.root, p.parents[1]) is None]
     for path in paths:
         try:
             check_files(read_artifact(path), FileDigests(None))
@@ -93,8 +96,8 @@ def verify(lake: Lake) -> Verified:
         if not path.is_dir():
             damaged.append(_damaged(lake, path, stage, key, ArtifactError(f"{path} is missing")))
     for path in lake.links():
-        reason = f"{path} is a symbolic link, expected a directory"
-        damaged.append(_damaged(lake, path, path.parent.name, path.name, ArtifactError(reason)))
+        link = ArtifactError(f"{path} is a symbolic link, expected a directory", hint=NOT_LINKED)
+        damaged.append(_damaged(lake, path, path.parent.name, path.name, link))
     damaged += _rows_lost(lake, pins, older)
     for directory, problem in lake.unclaimed_caches().items():
         path = directory / FINGERPRINT
@@ -120,7 +123,8 @@ def _check_cache(lake: Lake, directory: Path) -> tuple[int, list[DamagedEntry]]:
             check_part(directory, name, directory.name)
         except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
             path = directory / f"{name}.parquet"
-            damaged.append(_damaged(lake, path, "ref-logp", directory.name, error))
+            entry = _damaged(lake, path, "ref-logp", directory.name, error)
+            damaged.append(entry if entry.is_unreadable else replace(entry, hint=_SCORED_AGAIN))
     return len(names), damaged
 
 
@@ -160,7 +164,8 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
     _refuse_linked_runs(lake)
     pinned = {(key, content) for _, key, content in _pinned(lake)}
     paths = [path for path in lake.generations() if (path.parent.name, path.name) not in pinned]
-    paths += [lake.root / entry.path for entry in _wrong_pointers(lake, pinned)]
+    wrong = _wrong_pointers(lake, pinned)
+    paths += [lake.root / entry.path for entry in wrong if not entry.is_unreadable]
     for name in (".trash", ".staging"):
         paths += sorted((lake.root / name).glob("*"))
     paths += _unused_caches(lake)
@@ -189,7 +194,8 @@ def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
         path = lake.root / item.path
         refuse_links(lake.root, path.parent, hint="nothing out of the lake is removed")
         if path.name == CURRENT:
-            _point_elsewhere(path.parent, without="")
+            if path.parent.is_dir():  # else it went with the last generation of its key
+                _point_elsewhere(path.parent, without="")
             continue
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
@@ -240,7 +246,7 @@ def _pinned(lake: Lake) -> set[tuple[str, str, str]]:
 
 
 def _unused_caches(lake: Lake) -> list[Path]:
-    if any(path.is_dir() for path in (lake.root / "partial" / "train").glob("*")):
+    if any(path.is_dir() for path in entries_in(lake.root / "partial" / "train")):
         return []
     there = [
         (stage, key, content)
@@ -266,7 +272,7 @@ def _wrong_pointers(lake: Lake, pinned: set[tuple[str, str]]) -> Iterator[Damage
             name = read_current(pointer.parent)
             is_there = (pointer.parent / name).is_dir() or (pointer.parent.name, name) in pinned
             if not is_there:
-                raise ArtifactError(f"{pointer} names {name}, which is missing")
+                raise ArtifactError(f"{pointer} names {name}, which is missing", hint=RECOMPUTED)
         except (ArtifactError, FileUnreadableError) as error:
             yield _damaged(lake, pointer, stage, key, error)
 
@@ -287,11 +293,11 @@ def _rows_lost(
                 older.append(f"run {run!r}: {path} is whole; its reference rows are in {cache}")
             for fingerprint, keys in missing.items():
                 reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
-                yield DamagedEntry(stage, key, path, reason)
+                yield DamagedEntry(stage, key, path, reason, _SCORED_AGAIN)
 
 
 def _refuse_linked_runs(lake: Lake) -> None:
-    for path in (lake.root / "runs").glob("*"):
+    for path in entries_in(lake.root / "runs"):
         refuse_links(
             lake.root,
             path,
@@ -310,8 +316,12 @@ def _temporaries(lake: Lake) -> list[Path]:
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:
-    reason = error.message if isinstance(error, GrpoError) else f"{path} is missing"
-    return DamagedEntry(stage, key, str(path.relative_to(lake.root)), reason)
+    place = str(path.relative_to(lake.root))
+    if not isinstance(error, GrpoError):
+        return DamagedEntry(stage, key, place, f"{path} is missing")
+    hint = "" if error.hint == RECOMPUTED else error.hint
+    is_unreadable = isinstance(error, FileUnreadableError)
+    return DamagedEntry(stage, key, place, error.message, hint, is_unreadable)
 
 
 def _size(path: Path) -> int:

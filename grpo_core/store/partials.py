@@ -32,7 +32,7 @@ from grpo_core.store.files import (
     write_text,
 )
 from grpo_core.store.parquet import read_parts, write_part
-from grpo_core.store.reading import reading
+from grpo_core.store.reading import entries_in, reading
 from grpo_core.store.schemas import TABLES
 
 _WORKER, _FORCED, _TIMINGS = ".run", ".forced", "timings.json"
@@ -71,7 +71,8 @@ class Partial:
         """Numbers of the complete units, ascending."""
         return sorted(
             int(path.stem.removeprefix("unit-"))
-            for path in (self.directory / table).glob("unit-*.parquet")
+            for path in entries_in(self.directory / table)
+            if path.name.startswith("unit-") and path.suffix == ".parquet"
         )
 
     def unit_path(self, table: str, unit: int) -> Path:
@@ -134,8 +135,8 @@ class Partial:
         """Complete directories `<prefix>-<number>`, by number."""
         return {
             int(path.name.removeprefix(f"{prefix}-")): path
-            for path in sorted(self.directory.glob(f"{prefix}-*"))
-            if path.is_dir()
+            for path in entries_in(self.directory)
+            if path.name.startswith(f"{prefix}-") and path.is_dir()
         }
 
     def write_timings(self, seconds: Mapping[str, float], tokens: Mapping[str, int]) -> None:

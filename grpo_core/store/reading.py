@@ -46,6 +46,25 @@ def reading(path: Path, *, hint: str = RECOMPUTED) -> Iterator[None]:
         raise ArtifactError(f"{path} cannot be read: {error}", hint=hint) from error
 
 
+def entries_in(directory: Path) -> list[Path]:
+    """What lies in a directory, sorted; nothing where there is none.
+
+    `Path.glob` takes a directory that may not be read for an empty one.
+
+    Raises:
+        FileUnreadableError: The system does not let it be listed.
+    """
+    try:
+        with reading(directory), os.scandir(directory) as found:
+            return sorted(directory / entry.name for entry in found)
+    except FileNotFoundError:
+        return []
+    except FileUnreadableError as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            return []
+        raise
+
+
 def size_of(path: Path, *, hint: str = RECOMPUTED) -> int:
     """Bytes of a regular file.
 

@@ -14,7 +14,6 @@ that were replaced stay for ten minutes, and a reader that finds one gone looks 
 part is passed over by readers and set aside by the next writer.
 """
 
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +41,7 @@ from grpo_core.store.ref_merges import (
     list_parts,
     merge,
     names_to_merge,
+    say_passed_over,
     sequence_of,
     set_aside,
 )
@@ -64,8 +64,6 @@ from grpo_core.store.ref_rows import (
     RefRow,
     check_values,
 )
-
-logger = logging.getLogger(__name__)
 
 _TRIES = 5
 """How often a reader looks again when a merge removes the parts that it is reading."""
@@ -315,8 +313,8 @@ class RefLogprobCache:
             self._append([table], sequence=sequence_of(names[0]))
 
     def _pass_over(self, name: str, error: ArtifactError) -> None:
-        """Never use a damaged part again; its rows are computed again."""
-        logger.warning("reference log-probs are computed again: %s", error.message)
+        """Never use a damaged part again; its rows count as missing."""
+        say_passed_over(error.message)
         self._indices.pop(name, None)
         self._unusable.add(name)
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grpo_core.store.files import write_atomically
+from grpo_core.store.reading import entries_in
 
 SUFFIX = ".index.npy"
 
@@ -96,7 +97,11 @@ def index_digest(index: Index) -> str:
 
 def orphaned_indices(directory: Path) -> list[Path]:
     """Indices in a cache directory whose part is gone."""
-    names = (path.name.removesuffix(SUFFIX) for path in directory.glob(f"part-*{SUFFIX}"))
+    names = (
+        path.name.removesuffix(SUFFIX)
+        for path in entries_in(directory)
+        if path.name.startswith("part-") and path.name.endswith(SUFFIX)
+    )
     return sorted(
         directory / f"{name}{SUFFIX}"
         for name in names

@@ -5,15 +5,19 @@ A merge notes in `merging.json` which parts it replaces, writes the new part, li
 process left, or forgets it when the new part is not there.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import read_json, write_json
-from grpo_core.store.reading import reading
+from grpo_core.store.reading import entries_in, reading
+
+logger = logging.getLogger(__name__)
 
 MERGED_PARTS = 8
 BYTES_PER_PART = 128 << 20
@@ -71,6 +75,12 @@ def batches_to_merge(num_bytes: Mapping[str, int]) -> Iterator[list[str]]:
         batch.append(name)
         total += size
     yield batch
+
+
+@cache
+def say_passed_over(problem: str) -> None:
+    """Log what is wrong with a part, once in a process."""
+    logger.warning("part is passed over: %s", problem)
 
 
 def set_aside(directory: Path, names: Iterable[str]) -> None:
@@ -137,7 +147,11 @@ def _damaged(path: Path) -> ArtifactError:
 
 
 def _present(directory: Path) -> set[str]:
-    return {path.stem for path in directory.glob("part-*.parquet")}
+    return {
+        path.stem
+        for path in entries_in(directory)
+        if path.name.startswith("part-") and path.suffix == ".parquet"
+    }
 
 
 def _retire(directory: Path, names: Sequence[str]) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import read_json
-from grpo_core.store.reading import reading
+from grpo_core.store.reading import entries_in, reading
 
-RUN, ATTEMPTS = "run.json", "attempts"
+RUN, ATTEMPTS, CONFIG = "run.json", "attempts", "config.json"
 NODE_FIELDS = (
     "stage",
     "label",
@@ -40,12 +40,21 @@ logger = logging.getLogger(__name__)
 
 def is_run(directory: Path) -> bool:
     """Whether a run has begun in this directory."""
-    return (directory / RUN).is_file() or bool(attempt_files(directory))
+    is_noted = any(path.name == RUN and path.is_file() for path in entries_in(directory))
+    return is_noted or bool(attempt_files(directory))
 
 
 def attempt_files(directory: Path) -> list[Path]:
-    """Records of a run's attempts, in order."""
-    return sorted(path for path in (directory / ATTEMPTS).glob("*.json") if path.stem.isdecimal())
+    """Records of a run's attempts, in order.
+
+    Raises:
+        FileUnreadableError: The system does not let their directory be listed.
+    """
+    return [
+        path
+        for path in entries_in(directory / ATTEMPTS)
+        if path.suffix == ".json" and path.stem.isdecimal()
+    ]
 
 
 def read_run(directory: Path) -> dict[str, Any]:
@@ -98,6 +107,24 @@ def read_attempt(path: Path) -> dict[str, Any]:
     return record
 
 
+def check_settings(directory: Path) -> None:
+    """Whether config.json, where there is one, holds settings.
+
+    Raises:
+        ArtifactError: It is torn.
+        FileUnreadableError: The system does not let it be read.
+    """
+    path = directory / CONFIG
+    hint = "run it again to renew the file"
+    try:
+        with reading(path, hint=hint):
+            settings = read_json(path)
+    except FileNotFoundError:
+        return
+    if not isinstance(settings, dict):
+        raise ArtifactError(f"{path} holds no settings", hint=hint)
+
+
 def check_records(directory: Path) -> list[tuple[Path, ArtifactError]]:
     """Every record of a run that is damaged or missing, and how.
 
@@ -109,6 +136,10 @@ def check_records(directory: Path) -> list[tuple[Path, ArtifactError]]:
         check_run(directory)
     except ArtifactError as error:
         found.append((directory / RUN, error))
+    try:
+        check_settings(directory)
+    except ArtifactError as error:
+        found.append((directory / CONFIG, error))
     for path in attempt_files(directory):
         try:
             read_attempt(path)

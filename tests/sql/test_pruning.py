@@ -140,3 +140,12 @@ def test_reference_caches_of_other_runs_are_not_opened(tmp_path: Path) -> None:
     with pytest.raises(DataContractError):
         count(both, "ref_logprobs")
     assert count(restrict_to_run(both, "a"), "ref_logprobs") == count(own, "ref_logprobs") > 0
+
+
+def test_what_is_in_progress_alone_is_not_refused(lake: Lake) -> None:
+    live = {"rollouts": (Path("unit-000000.parquet"),), "steps": (), "events": ()}
+    first = dataclasses.replace(lake.catalog(), entries=(), run_artifacts=(), live_files=live)
+    for stage, phase in (("train", None), ("", 3)):
+        assert narrow(first, stage=stage, phase=phase).live_files == live
+    with pytest.raises(DataContractError, match="nothing here has"):
+        narrow(first, stage="training")

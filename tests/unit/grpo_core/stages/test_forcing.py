@@ -53,3 +53,11 @@ def test_forced_training_that_is_stopped_goes_on_where_it_was(
 
     anew = run_mini(lake_copy, stages=TRAIN, force=TRAIN)
     assert _computed(anew) == {"train/1", "bands/1", "train/2", "bands/2"}
+
+
+def test_forcing_does_not_need_the_record_of_an_earlier_attempt(
+    lake_copy: Path, run_mini: Run
+) -> None:
+    run_mini(lake_copy, stages=[StageName.AUDIT])
+    max((lake_copy / "runs" / "mini" / "attempts").iterdir()).unlink()
+    assert _computed(run_mini(lake_copy, stages=[StageName.AUDIT], force=[StageName.AUDIT]))

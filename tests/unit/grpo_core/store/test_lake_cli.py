@@ -1,13 +1,17 @@
 """`grpo lake` as a person types it, on a small lake made by hand, on one that is read-only too."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from fault_walk import failing_open
 from test_exchange_files import make_lake
 from test_maintenance import fill_cache, pin, publish
 from typer.testing import CliRunner, Result
@@ -18,6 +22,7 @@ from grpo_core.stages.faults import machine_fault
 from grpo_core.store import Lake
 from grpo_core.store.maintenance import verify
 from grpo_core.store.ref_merges import read_replaced
+from grpo_core.store.ref_usage import open_cache
 
 KEY = "a" * 64
 
@@ -188,3 +193,78 @@ def test_faults_of_access_are_named(tmp_path: Path) -> None:
     )
     assert machine_fault(OSError(30, "Read-only file system")) is None
     assert machine_fault(FileNotFoundError(2, "No such file", str(inside))) is None
+
+
+def access_without(*denied: int) -> Callable[[object, int], bool]:
+    return lambda _, mode: mode not in denied
+
+
+@pytest.mark.parametrize("denied", [(os.R_OK,), (os.R_OK, os.W_OK)])
+def test_a_file_that_may_not_be_read_is_not_called_unwritable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denied: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(os, "access", access_without(*denied))
+    fault = machine_fault(PermissionError(13, "Permission denied", str(tmp_path)))
+    assert isinstance(fault, FileUnreadableError)
+
+
+def test_a_fault_that_names_a_descriptor_stays_what_it_is() -> None:
+    error = PermissionError(13, "Permission denied")
+    error.filename = 7
+    assert machine_fault(error) is None
+
+
+def test_gc_removes_a_last_generation_and_its_pointer_to_nothing(lake: Lake) -> None:
+    pointer = lake.root / f"artifacts/audit/{KEY}/CURRENT"
+    pointer.write_text("0123456789ab\n")
+    shutil.rmtree(lake.root / "runs")
+    assert grpo_lake(lake, "gc", "--remove").exit_code == 0
+    assert not pointer.parent.exists()
+    assert verify(lake).damaged == []
+    assert lake.database.is_file()
+
+
+def test_gc_that_fails_half_way_makes_the_database_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = shutil.rmtree
+
+    def fail(path: object, *args: Any, **options: Any) -> None:
+        if ".trash" in str(path):
+            raise OSError(5, "Input/output error", str(path))
+        remove(str(path), *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            grpo_lake(lake, "gc", "--remove")
+    assert lake.database.is_file()
+
+
+def test_verify_counts_what_it_may_not_read_apart_and_says_what_helps(lake: Lake) -> None:
+    (lake.root / "runs/r/attempts").mkdir()
+    (lake.root / "runs/r/attempts/0001.json").write_text("{")
+    with failing_open("part-00000.parquet", errno.EACCES):
+        done = grpo_lake(lake, "verify")
+    assert done.exit_code == 1
+    assert "1 damaged, 2 unreadable" in done.output
+    assert "unreadable artifacts/audit/" in done.output
+    assert "hint: nothing says that it is damaged" in done.output
+    assert "hint: put it back from a copy, or remove it" in done.output
+    assert "run the stage again" not in done.output
+    (lake.root / "runs/r/attempts/0001.json").unlink()
+    min(lake.generations()).joinpath("manifest.json").write_text("{")
+    assert "hint: run the stage again" in grpo_lake(lake, "verify").output
+
+
+def test_a_damaged_part_is_named_once_and_as_passed_over(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory,) = lake.ref_caches()
+    part = min(directory.glob("part-*.parquet"))
+    part.write_bytes(part.read_bytes()[:-5])
+    min(directory.glob("part-*.index.npy")).unlink()
+    for _ in range(3):
+        assert open_cache(directory).num_rows == 3
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith(f"part is passed over: {part}")

@@ -137,3 +137,17 @@ def test_the_root_of_a_lake_may_be_a_link(lake: Lake, tmp_path: Path) -> None:
     assert current is not None
     assert current.table("audit_results").column("num_rows").to_pylist() == [2]
     assert len(list(lake.generations())) == 1
+
+
+@pytest.mark.parametrize("place", ["artifacts", "artifacts/audit", "runs", "ref_logprobs"])
+def test_queries_refuse_a_lake_with_a_linked_tree_and_verify_advises_to_put_it_back(
+    lake: Lake, tmp_path: Path, place: str
+) -> None:
+    (lake.root / place).rename(tmp_path / "outside")
+    (lake.root / place).symlink_to(tmp_path / "outside")
+    with pytest.raises(ArtifactError, match=f"{place} is a symbolic link") as refused:
+        lake.catalog()
+    assert "put the directory itself there" in refused.value.hint
+    entry = min(verify(lake).damaged, key=lambda entry: entry.path != place)
+    assert entry.hint == refused.value.hint
+    assert not [e for e in verify(lake).damaged if place in ("artifacts", "artifacts/audit")][1:]

@@ -1,6 +1,7 @@
 """Verify finds damage; gc removes what no run uses and nothing else."""
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from fault_walk import failing_open
 
 from grpo_core.errors import ArtifactError, RunBusyError
-from grpo_core.store import Fingerprint, RefLogprobCache, RefRow
+from grpo_core.store import Fingerprint, RefLogprobCache, RefRow, files
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.exchange import import_run
 from grpo_core.store.files import read_json, write_json
@@ -287,3 +288,23 @@ def test_a_hashed_catalog_hashes_no_file_twice(lake: Lake, monkeypatch: pytest.M
     monkeypatch.setattr("grpo_core.store.files.sha256_file", refuse)
     assert len(lake.catalog(is_hashed=True).entries) == 1
     assert len(lake.catalog().entries) == 1
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_a_query_of_a_lake_made_read_only_hashes_no_file_for_its_mode(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, is_writable: bool
+) -> None:
+    (part,) = publish(lake, 1).files("audit_results")
+    lake.catalog(is_hashed=True)
+    flip_byte(part)
+    lake.catalog()
+    hashed: list[Path] = []
+    real = files.sha256_file
+    monkeypatch.setattr(files, "sha256_file", lambda path: hashed.append(path) or real(path))
+    monkeypatch.setattr(os, "access", lambda *_: is_writable)
+    part.chmod(0o444)
+    assert len(lake.catalog().damaged) == 1
+    assert hashed == [part] * is_writable
+    flip_byte(part)
+    assert lake.catalog().damaged == ()
+    assert hashed == [part] * (1 + is_writable)

@@ -1,5 +1,7 @@
 """Records of runs that are torn or gone: named, made good where the attempts know, never fatal."""
 
+import hashlib
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.stages.records import NodeResult, RunRecords
 from grpo_core.stages.restore import restore_rows
 from grpo_core.store import Lake
+from grpo_core.store.archives import EXPORT, pack
 from grpo_core.store.artifacts import Artifact, Draft
 from grpo_core.store.canonical import sha256_json
-from grpo_core.store.files import read_json
+from grpo_core.store.exchange import export_run, import_run
+from grpo_core.store.files import read_json, write_json
 from grpo_core.store.maintenance import find_garbage, verify
 from grpo_core.store.schemas import AUDIT_RESULTS
 
@@ -150,3 +154,39 @@ def test_torn_timings_of_work_in_progress_count_nothing(lake: Lake, text: str) -
     partial.write_timings({"train": 1.0}, {"train": 1})
     (partial.directory / "timings.json").write_text(text)
     assert partial.read_timings() == ({}, {})
+
+
+@pytest.mark.parametrize("text", TORN[:4])
+def test_a_torn_configuration_is_verified_as_damaged_and_not_exported(
+    lake: Lake, tmp_path: Path, text: str
+) -> None:
+    path = lake.run_directory("r") / "config.json"
+    path.write_text(text)
+    (entry,) = verify(lake).damaged
+    assert entry.path == "runs/r/config.json"
+    assert "run it again" in entry.hint
+    with pytest.raises(ArtifactError, match=str(path)):
+        export_run(lake, "r", tmp_path / "r.tar")
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+@pytest.mark.parametrize("text", TORN[:2])
+def test_an_archive_with_a_torn_configuration_is_refused(
+    lake: Lake, tmp_path: Path, text: str, is_allowed: bool
+) -> None:
+    path = lake.run_directory("r") / "config.json"
+    path.write_text("{}")
+    export_run(lake, "r", tmp_path / "r.tar")
+    with tarfile.open(tmp_path / "r.tar") as archive:
+        archive.extractall(tmp_path / "files", filter="data")
+    (tmp_path / "files/runs/r/config.json").write_text(text)
+    record = read_json(tmp_path / "files" / EXPORT)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    record["files"]["runs/r/config.json"] = {"bytes": len(text), "sha256": digest}
+    write_json(tmp_path / "files" / EXPORT, record)
+    names = [EXPORT, *record["files"]]
+    pack({name: tmp_path / "files" / name for name in names}, tmp_path / "torn.tar")
+    other = Lake(tmp_path / "other")
+    with pytest.raises(ArtifactError, match=r"config\.json"):
+        import_run(other, tmp_path / "torn.tar", allow_code=is_allowed)
+    assert other.run_names() == []
