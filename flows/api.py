@@ -17,7 +17,7 @@ from typing import Any
 from grpo_core.errors import ConfigError, ServiceError
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
-ACTIVE_STATES = ("SCHEDULED", "PENDING", "RUNNING", "CANCELLING")
+TAKEN_STATES = ("PENDING", "RUNNING", "CANCELLING")
 ANSWER_SECONDS = 15.0
 _KNOCK_SECONDS = 0.25
 
@@ -159,17 +159,26 @@ class ApiClient:
         return _flow_run(self._call("GET", f"/flow_runs/{flow_run_id}"))
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
-        """Runs of `flow` that are due and have not ended, the oldest first."""
-        body = {
-            "flows": {"name": {"any_": [flow]}},
-            "flow_runs": {
-                "state": {"type": {"any_": list(ACTIVE_STATES)}},
-                "expected_start_time": {"before_": _soon()},
-            },
-            "sort": "EXPECTED_START_TIME_ASC",
-            "limit": 100,
+        """Runs of `flow` that are taken, then those that wait and are due; each the oldest first.
+
+        One that is taken counts whenever it was to begin: it may have been started early.
+        """
+        taken = {"state": {"type": {"any_": list(TAKEN_STATES)}}}
+        waiting = {
+            "state": {"type": {"any_": ["SCHEDULED"]}},
+            "expected_start_time": {"before_": _soon()},
         }
-        return [_flow_run(item) for item in self._call("POST", "/flow_runs/filter", body)]
+        found = {}
+        for those in (waiting, taken):  # taken between the questions, it is seen twice, not never
+            body = {
+                "flows": {"name": {"any_": [flow]}},
+                "flow_runs": those,
+                "sort": "EXPECTED_START_TIME_ASC",
+                "limit": 100,
+            }
+            for item in self._call("POST", "/flow_runs/filter", body):
+                found[item["id"]] = _flow_run(item)
+        return sorted(found.values(), key=lambda run: run.state_type == "SCHEDULED")
 
     def latest_flow_runs(self, flow: str, *, timeout: float = ANSWER_SECONDS) -> list[FlowRun]:
         """The hundred latest runs of `flow` that are due, ended or not, the latest first."""
