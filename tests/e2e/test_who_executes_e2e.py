@@ -32,7 +32,7 @@ def _local(checkout: Checkout) -> Iterator[None]:
 def test_runs_in_progress_keep_their_executor_and_a_pool_without_workers_runs_nothing(
     checkout: Checkout,
 ) -> None:
-    with checkout.run_in_training("kept", checkout.long) as (process, _):
+    with checkout.run_in_training("kept", checkout.long, "train.seed=31") as (process, _):
         refused = checkout.grpo("up", "--pool")
         assert refused.returncode == 1
         assert "while runs are in progress: kept\n" in refused.stderr
