@@ -17,8 +17,8 @@ from typing import Any
 from grpo_core.errors import ConfigError, ServiceError
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
-ACTIVE_STATES = ("SCHEDULED", "PENDING", "RUNNING", "CANCELLING")
-_TIMEOUT_SECONDS = 15.0
+TAKEN_STATES = ("PENDING", "RUNNING", "CANCELLING")
+ANSWER_SECONDS = 15.0
 _KNOCK_SECONDS = 0.25
 
 
@@ -35,6 +35,7 @@ class FlowRun:
         work_pool: Name of the pool whose workers execute it; empty for the local runner.
         state_name: Name of the state where it says more than its type, such as `Stopped`.
         tags: By which the UI finds it.
+        began_at: When it began, or was to begin if it has not; None when the server does not say.
     """
 
     id: str
@@ -45,6 +46,7 @@ class FlowRun:
     work_pool: str = ""
     state_name: str = ""
     tags: tuple[str, ...] = ()
+    began_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -157,19 +159,28 @@ class ApiClient:
         return _flow_run(self._call("GET", f"/flow_runs/{flow_run_id}"))
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
-        """Runs of `flow` that are due and have not ended, the oldest first."""
-        body = {
-            "flows": {"name": {"any_": [flow]}},
-            "flow_runs": {
-                "state": {"type": {"any_": list(ACTIVE_STATES)}},
-                "expected_start_time": {"before_": _soon()},
-            },
-            "sort": "EXPECTED_START_TIME_ASC",
-            "limit": 100,
-        }
-        return [_flow_run(item) for item in self._call("POST", "/flow_runs/filter", body)]
+        """Runs of `flow` that are taken, then those that wait and are due; each the oldest first.
 
-    def latest_flow_runs(self, flow: str) -> list[FlowRun]:
+        One that is taken counts whenever it was to begin: it may have been started early.
+        """
+        taken = {"state": {"type": {"any_": list(TAKEN_STATES)}}}
+        waiting = {
+            "state": {"type": {"any_": ["SCHEDULED"]}},
+            "expected_start_time": {"before_": _soon()},
+        }
+        found = {}
+        for those in (waiting, taken):  # taken between the questions, it is seen twice, not never
+            body = {
+                "flows": {"name": {"any_": [flow]}},
+                "flow_runs": those,
+                "sort": "EXPECTED_START_TIME_ASC",
+                "limit": 100,
+            }
+            for item in self._call("POST", "/flow_runs/filter", body):
+                found[item["id"]] = _flow_run(item)
+        return sorted(found.values(), key=lambda run: run.state_type == "SCHEDULED")
+
+    def latest_flow_runs(self, flow: str, *, timeout: float = ANSWER_SECONDS) -> list[FlowRun]:
         """The hundred latest runs of `flow` that are due, ended or not, the latest first."""
         body = {
             "flows": {"name": {"any_": [flow]}},
@@ -177,7 +188,8 @@ class ApiClient:
             "sort": "EXPECTED_START_TIME_DESC",
             "limit": 100,
         }
-        return [_flow_run(item) for item in self._call("POST", "/flow_runs/filter", body)]
+        found = self._call("POST", "/flow_runs/filter", body, timeout=timeout)
+        return [_flow_run(item) for item in found]
 
     def cancel(self, flow_run_id: str) -> None:
         """Ask for cancellation: a running flow stops cleanly, a waiting one never starts."""
@@ -224,7 +236,7 @@ class ApiClient:
         self._call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state})
 
     def _call(
-        self, method: str, path: str, body: Any = None, *, timeout: float = _TIMEOUT_SECONDS
+        self, method: str, path: str, body: Any = None, *, timeout: float = ANSWER_SECONDS
     ) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self._headers, method=method)
@@ -263,6 +275,7 @@ def _soon() -> str:
 
 def _flow_run(record: dict[str, Any]) -> FlowRun:
     state = record.get("state") or {}
+    began = record.get("start_time") or record.get("expected_start_time")
     return FlowRun(
         id=record["id"],
         name=record["name"],
@@ -272,6 +285,7 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
         work_pool=record.get("work_pool_name") or "",
         state_name=state.get("name") or "",
         tags=tuple(record.get("tags") or ()),
+        began_at=datetime.fromisoformat(began) if began else None,
     )
 
 

@@ -7,7 +7,7 @@ from flows.api import FlowRun
 from flows.console import say, say_error
 from flows.progress import RunProgress
 from flows.reports import print_summary
-from flows.request import Request
+from flows.request import WAY_ON, Request
 from grpo_core.paths import resolve_path
 from grpo_core.types import StageName
 
@@ -21,15 +21,20 @@ def conclude(request: Request, ended: FlowRun, progress: RunProgress, console: C
         return 0
     console.print(stage_table(progress))
     say_outcome(ended)
-    begun = [stage for stage in progress.stages if progress.nodes_of(stage)]
-    finished = [StageName(stage) for stage in begun[:-1]]  # the last is the one that ended
-    say(f"what is complete is kept; to go on: {request.command(finished)}")
+    _, _, told = ended.message.partition(WAY_ON)
+    say(f"what is complete is kept; to go on: {told or _way_on(request, progress)}")
     return 1
+
+
+def _way_on(request: Request, progress: RunProgress) -> str:
+    """For a flow that was killed before it could say it: the stage begun last is not finished."""
+    begun = [stage for stage in progress.stages if progress.nodes_of(stage)]
+    return request.command([StageName(stage) for stage in begun[:-1]])
 
 
 def say_outcome(ended: FlowRun) -> None:
     """Print how a run that did not complete ended, with the hint of its error."""
-    told, _, _ = ended.message.partition("\nto go on: ")
+    told, _, _ = ended.message.partition(WAY_ON)
     message, _, hint = told.partition("\nhint: ")
     outcomes = {"FAILED": "the run failed", "CANCELLED": "the run was stopped"}
     outcome = outcomes.get(ended.state_type, "the run crashed")

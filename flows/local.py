@@ -236,7 +236,9 @@ def _cancel_runs(project: Project, notify: Notify) -> None:
                     notify(f"run {run.name!r} is {run.state_type.lower()}")
             taken = [run for run in seen if not run.is_final]
     except ServiceError as error:
-        notify(f"runs in progress are killed and not cancelled: {error.message}")
+        records = (read_record(path) for path in project.flow_processes())
+        if any(record is not None and record.is_alive() for record in records):
+            notify(f"runs in progress are killed and not cancelled: {error.message}")
 
 
 def _stop(project: Project, name: str, grace_seconds: float, notify: Notify) -> bool:

@@ -24,7 +24,7 @@ from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
 from flows.project import this_project
 from flows.publishing import add_tags
-from flows.request import command_of, default_run_name, run_tags
+from flows.request import WAY_ON, command_of, default_run_name, run_tags
 from flows.stages import run_stage_task, write_report_task
 from flows.supervisor import has_lost_runner, supervised
 from grpo_core.config import load_config
@@ -152,4 +152,4 @@ def _run(
 
 def _way_on(finished: Collection[StageName]) -> str:
     """The command that goes on with this flow run's work."""
-    return f"\nto go on: {command_of(flow_run.parameters, finished)}"
+    return f"{WAY_ON}{command_of(flow_run.parameters, finished)}"

@@ -11,10 +11,14 @@ from typing import Any
 
 from flows.deployment_names import FLOW_NAME
 from grpo_core.config import RunConfig, load_config
-from grpo_core.errors import ConfigError
+from grpo_core.errors import ConfigError, GrpoError
+from grpo_core.paths import resolve_path
 from grpo_core.types import StageName
 
 FULL = "full"
+WAY_ON = "\nto go on: "
+"""Stands before the command in the message of a flow that did not complete."""
+_LAKE_OVERRIDE = "execution.lake="
 RUN_NAME_PATTERN = r"^([A-Za-z0-9][A-Za-z0-9_-]{0,63})?$"
 
 
@@ -128,6 +132,32 @@ def default_run_name(preset: str) -> str:
 def run_name_of(parameters: Mapping[str, Any]) -> str:
     """Name in the lake of the run that a flow run with these parameters works on."""
     return parameters.get("run") or default_run_name(parameters.get("preset") or "tiny")
+
+
+def lake_of(parameters: Mapping[str, Any]) -> Path | None:
+    """Lake of the run that a flow run with these parameters works on.
+
+    Returns:
+        Its absolute path; what an override says where the other settings can not be read, and None
+        where none says anything.
+    """
+    config_file = parameters.get("config_file")
+    overrides = [str(override) for override in parameters.get("overrides") or ()]
+    named = [override for override in overrides if override.startswith(_LAKE_OVERRIDE)]
+    try:
+        config = load_config(
+            parameters.get("preset") or "tiny",
+            config_file=Path(config_file) if config_file else None,
+            overrides=overrides,
+        )
+    except (GrpoError, OSError):
+        if not named:
+            return None
+        try:
+            config = load_config(overrides=named)
+        except GrpoError:
+            return None
+    return resolve_path(config.execution.lake)
 
 
 def run_tags(run: str, preset: str) -> list[str]:

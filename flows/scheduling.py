@@ -45,7 +45,7 @@ def schedule_by_clock(client: ApiClient, request: Request, cron: str, timezone: 
         "slug": _slug(request.run_name),
     }
     schedules = client.schedules(deployment["id"])
-    found = [schedule for schedule in schedules if schedule["slug"] == body["slug"]]
+    found = [item for item in schedules if _is_made_here(item, request.run_name)]
     client.save_schedule(deployment["id"], body, found[0]["id"] if found else None)
 
 
@@ -129,6 +129,12 @@ def planned(client: ApiClient) -> list[Planned]:
 def _slug(run: str) -> str:
     """Slug of the schedule of a run; slugs have no capitals, run names may differ in them only."""
     return f"{run.lower()}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
+
+
+def _is_made_here(schedule: dict[str, Any], run: str) -> bool:
+    """Whether `grpo schedule` made it for the run; slugs were once the name without a digest."""
+    slug = schedule["slug"]
+    return slug == _slug(run) or (slug == run.lower() and _run_of(schedule) == run)
 
 
 def _by_clock(target: str, schedule: dict[str, Any]) -> Planned:

@@ -4,18 +4,22 @@ Only what leaves no record is asked of the server: a flow run that waits, or fai
 """
 
 import time
+from datetime import datetime
 from pathlib import Path
 
-from flows.api import ApiClient, FlowRun
+from flows.api import ANSWER_SECONDS, ApiClient, FlowRun
 from flows.conclusion import say_outcome
 from flows.console import err, say
 from flows.deployment_names import FLOW_NAME, SKIPPED
 from flows.following import ASK_SECONDS, READ_SECONDS, is_held, run_lock
 from flows.progress import RunProgress
-from flows.request import run_name_of
+from flows.request import lake_of, run_name_of
 from flows.view import make_view
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.store.progress import read_events
+
+GLANCE_SECONDS = 3.0
+"""How long a server may take that is asked only whether there is more than the record says."""
 
 
 def watch(directory: Path, client: ApiClient | None) -> int:
@@ -83,20 +87,37 @@ def _ended_unbegun(directory: Path, client: ApiClient | None) -> FlowRun | None:
 
 
 def _latest(client: ApiClient, directory: Path) -> FlowRun | None:
+    has_record = (directory / "progress.jsonl").exists()
+    timeout = GLANCE_SECONDS if has_record else ANSWER_SECONDS
     try:
-        found = client.latest_flow_runs(FLOW_NAME)
+        found = client.latest_flow_runs(FLOW_NAME, timeout=timeout)
     except ServiceError:  # the record of the run needs no server
         return None
     mine = (run for run in found if run_name_of(run.parameters) == directory.name)
-    return next((run for run in mine if run.state_name != SKIPPED), None)
+    begun = (run for run in mine if run.state_name != SKIPPED)
+    return next((run for run in begun if _is_in_lake(directory, run)), None)
+
+
+def _is_in_lake(directory: Path, flow_run: FlowRun) -> bool:
+    """Whether the flow run belongs to our lake; one whose settings can not be read may."""
+    lake = lake_of(flow_run.parameters)
+    return lake is None or lake.resolve() == directory.parents[1].resolve()
 
 
 def _has_begun(directory: Path, flow_run: FlowRun) -> bool:
-    """Whether the run's record knows the flow run, or somebody works on the run now."""
+    """Whether the run's record is to be followed.
+
+    It knows the flow run, or somebody works on the run now, or an attempt went on after the flow
+    run had ended without one: a second start that found the name in use, say.
+    """
     if is_held(run_lock(directory)) and (directory / "progress.jsonl").exists():
         return True
     events, _ = read_events(directory / "progress.jsonl")
-    return any(e["event"] == "run_started" and e["flow_run"] == flow_run.id for e in events)
+    if any(e["event"] == "run_started" and e["flow_run"] == flow_run.id for e in events):
+        return True
+    if not events or not flow_run.is_final or flow_run.began_at is None:
+        return False
+    return datetime.fromisoformat(events[-1]["at"]) > flow_run.began_at
 
 
 def latest_attempt(events: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from flows.api import ApiClient
 from flows.deployment_names import FLOW_NAME, WORK_POOL
 from flows.project import Project
+from flows.request import run_name_of
 from flows.scheduling import keep_schedules
 from flows.server import call
 from grpo_core.errors import ServiceError
@@ -53,7 +54,7 @@ def take_back(client: ApiClient, notify: Notify) -> None:
 
 def _refuse_during_runs(client: ApiClient) -> None:
     """Who works now is asked nothing: another executor would leave runs waiting for nobody."""
-    names = [run.name for run in client.active_flow_runs(FLOW_NAME)]
+    names = sorted({run_name_of(run.parameters) for run in client.active_flow_runs(FLOW_NAME)})
     if names:
         raise ServiceError(
             f"who executes can not change while runs are in progress: {', '.join(names)}",

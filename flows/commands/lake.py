@@ -143,9 +143,11 @@ def compact_command(lake: LakeOption = None) -> None:
 
     opened = open_lake(lake)
     _name_foreign_caches(opened)
-    for fingerprint, before, after in compact(opened):
+    caches = compact(opened)
+    for fingerprint, before, after in caches:
         out.print(f"{fingerprint}: {before} parts before, {after} after")
-    _refresh_database(opened)
+    if caches:
+        _refresh_database(opened)
 
 
 @app.command("export")

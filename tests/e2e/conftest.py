@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,16 @@ class Checkout:
     project: Project
     mini: tuple[str, ...] = MINI
     long: str = LONG
+    lake_name: str = "lake"
 
     @property
     def lake(self) -> Path:
-        return self.project.root / "lake"
+        return self.project.root / self.lake_name
+
+    def in_lake(self, name: str) -> "Checkout":
+        """The same whose runs go into a lake of their own, which nobody else's have filled."""
+        lake = self.project.root / name
+        return replace(self, mini=(*self.mini, f"execution.lake={lake}"), lake_name=name)
 
     @contextmanager
     def up(self) -> Iterator[None]:

@@ -24,6 +24,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 ALL = {stage.value for stage in StageName}
 
 
+@pytest.fixture(scope="module")
+def checkout(checkout: Checkout) -> Checkout:
+    """The session's, with a lake in which nothing is computed yet."""
+    return checkout.in_lake("pipeline lake")
+
+
 def _watch(
     checkout: Checkout, deployment: str, **parameters: Any
 ) -> subprocess.CompletedProcess[str]:
@@ -95,8 +101,9 @@ def test_a_bad_parameter_is_refused_at_creation(
     assert "Created flow run" not in done.stdout
 
 
+@pytest.mark.usefixtures("first_run")
 def test_a_stage_without_inputs_names_the_stage_to_run_first(checkout: Checkout) -> None:
-    done = _watch(checkout, "grpo/evaluate", run="early", overrides=["seed=99", *checkout.mini])
+    done = _watch(checkout, "grpo/evaluate", run="early", overrides=[*checkout.mini, "seed=99"])
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert "run stage prefilter first: grpo run prefilter" in text

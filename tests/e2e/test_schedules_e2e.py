@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,21 +22,35 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 EVERY_MINUTE = "* * * * *"
 
 
+@dataclass
+class Schedules:
+    """Makes and removes what starts runs of a checkout."""
+
+    checkout: Checkout
+    made: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, target: str, run: str, *words: str) -> None:
+        """`grpo schedule TARGET --run RUN …`."""
+        done = self.checkout.grpo("schedule", target, "--run", run, *words)
+        assert done.returncode == 0, done.stderr
+        self.made.append((target, run))
+
+    def remove(self, target: str, run: str) -> None:
+        """`grpo schedule TARGET --run RUN --off`."""
+        off = self.checkout.grpo("schedule", target, "--off", "--run", run)
+        assert "removed 1" in off.stderr
+        self.made.remove((target, run))
+
+
 @pytest.fixture
-def schedule(checkout: Checkout) -> Iterator[Callable[..., None]]:
-    """`grpo schedule TARGET --run RUN …`; all of it is switched off at the end."""
+def schedules(checkout: Checkout) -> Iterator[Schedules]:
+    """Everything that is left of them is switched off at the end."""
     up = checkout.grpo("up", "--local")
     assert up.returncode == 0, up.stderr
-    made: list[tuple[str, str]] = []
-
-    def add(target: str, run: str, *words: str) -> None:
-        done = checkout.grpo("schedule", target, "--run", run, *words)
-        assert done.returncode == 0, done.stderr
-        made.append((target, run))
-
-    yield add
-    for target, run in made:
-        assert "removed 1" in checkout.grpo("schedule", target, "--off", "--run", run).stderr
+    schedules = Schedules(checkout)
+    yield schedules
+    for target, run in list(schedules.made):
+        schedules.remove(target, run)
     _wait(checkout, lambda: not checkout.client.active_flow_runs("grpo"))
 
 
@@ -46,10 +62,22 @@ def _wait(checkout: Checkout, is_so: Callable[[], Any]) -> Any:
     return found
 
 
-def _ended(checkout: Checkout, run: str) -> FlowRun | None:
-    """The run's first flow run that has ended."""
+def _first(checkout: Checkout, run: str) -> FlowRun | None:
+    """The run's first flow run that was picked up."""
     found = reversed(checkout.client.latest_flow_runs("grpo"))
-    return next((r for r in found if r.parameters.get("run") == run and r.is_final), None)
+    taken = (r for r in found if r.state_type != "SCHEDULED")
+    return next((r for r in taken if r.parameters.get("run") == run), None)
+
+
+def _ended(checkout: Checkout, run: str) -> FlowRun:
+    """The same once it has ended."""
+
+    def ended() -> FlowRun | None:
+        first = _first(checkout, run)
+        return first if first is not None and first.is_final else None
+
+    found: FlowRun = _wait(checkout, ended)
+    return found
 
 
 def _nights_ahead(checkout: Checkout, run: str) -> int:
@@ -59,23 +87,26 @@ def _nights_ahead(checkout: Checkout, run: str) -> int:
 
 
 def test_cron_starts_a_run_which_starts_its_follower_and_a_name_in_use_is_left_out(
-    checkout: Checkout, schedule: Callable[..., None]
+    checkout: Checkout, schedules: Schedules
 ) -> None:
     sets = [word for item in checkout.mini for word in ("--set", item)]
     far = (datetime.now(UTC).hour + 12) % 24
-    schedule("audit", "night", "--cron", f"0 {far} * * *")
-    schedule("ingest", "chained", "--after", "ticking", *sets)
+    schedules.add("audit", "night", "--cron", f"0 {far} * * *")
+    schedules.add("ingest", "chained", "--after", "ticking", *sets)
     with hold(run_lock(checkout.lake / "runs" / "occupied"), "run 'occupied', by hand"):
-        schedule("audit", "occupied", "--cron", EVERY_MINUTE)
-        schedule("full", "ticking", "--cron", EVERY_MINUTE, *sets)
-        left_out = _wait(checkout, lambda: _ended(checkout, "occupied"))
+        schedules.add("audit", "occupied", "--cron", EVERY_MINUTE)
+        schedules.add("full", "ticking", "--cron", EVERY_MINUTE, *sets)
+        for target, run in (("audit", "occupied"), ("full", "ticking")):
+            _wait(checkout, partial(_first, checkout, run))
+            schedules.remove(target, run)  # a second of them would be in the way of the first
+        left_out = _ended(checkout, "occupied")
     assert (left_out.state_type, left_out.state_name) == ("CANCELLED", "Skipped")
     assert "is in use by run 'occupied', by hand" in left_out.message
 
-    ticked = _wait(checkout, lambda: _ended(checkout, "ticking"))
+    ticked = _ended(checkout, "ticking")
     assert ticked.state_type == "COMPLETED", ticked
     assert "run:ticking" in ticked.tags
-    chained = _wait(checkout, lambda: _ended(checkout, "chained"))
+    chained = _ended(checkout, "chained")
     assert chained.state_type == "COMPLETED", chained
     assert (checkout.lake / "runs" / "chained" / "run.json").exists()
 

@@ -60,6 +60,21 @@ def test_grpo_stop_finishes_the_unit_saves_it_and_the_next_run_goes_on(checkout:
     assert checkout.latest_attempt("halted")["state"] == "Stopped"
 
 
+def test_watch_tells_of_the_attempt_that_worked_in_this_lake(checkout: Checkout) -> None:
+    with checkout.run_in_training("watched", checkout.long) as (process, _):
+        refused = checkout.grpo("run", "ingest", "--run", "watched")
+        assert "is in use by" in refused.stderr
+        assert checkout.grpo("stop", "--run", "watched").returncode == 0
+        process.communicate(timeout=180)
+    elsewhere = f"execution.lake={checkout.project.root / 'other lake'}"
+    absent = ("--set", elsewhere, "--set", "prompts.source=/nowhere.jsonl")
+    failed = checkout.grpo("run", "ingest", "--run", "watched", *absent)
+    assert "/nowhere.jsonl" in failed.stderr
+    watched = checkout.grpo("watch", "--run", "watched")
+    assert "Stopped: train/1 after" in watched.stderr
+    assert "failed" not in watched.stderr
+
+
 def test_nobody_to_stop_is_said(checkout: Checkout) -> None:
     done = checkout.grpo("stop", "--run", "nobody")
     assert done.returncode == 1

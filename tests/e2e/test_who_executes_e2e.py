@@ -35,7 +35,7 @@ def test_runs_in_progress_keep_their_executor_and_a_pool_without_workers_runs_no
     with checkout.run_in_training("kept", checkout.long, "train.seed=31") as (process, _):
         refused = checkout.grpo("up", "--pool")
         assert refused.returncode == 1
-        assert "while runs are in progress: kept full" in refused.stderr
+        assert "while runs are in progress: kept\n" in refused.stderr
         assert checkout.client.pools("grpo") == {}
 
         with (checkout.project.root / "flows" / "alerts.py").open("a") as code:

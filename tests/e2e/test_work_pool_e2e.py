@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 EVERY_DAY = {"interval": 86_400.0, "anchor_date": "2026-01-01T03:00:00Z", "timezone": "UTC"}
+OWN_LAKE = "pool lake"
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,6 @@ class Before:
     ids: dict[str, str]
     planned: str
     by_hand: str
-
-
-OWN = "seed=17"
-"""No other run of the session has it, so all is computed but the prompts, which have no seed."""
 
 
 @contextmanager
@@ -97,18 +94,18 @@ def pool(checkout: Checkout) -> Iterator[Before]:
 def pooled(checkout: Checkout, pool: Before) -> dict[str, Any]:
     """The attempt of a whole run that a worker executed."""
     assert checkout.client.pools("grpo").keys() == pool.ids.keys()
-    with _worker(checkout), checkout.start_run("pooled", OWN) as process:
+    own = checkout.in_lake(OWN_LAKE)
+    with _worker(checkout), own.start_run("pooled") as process:
         output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
-    return checkout.latest_attempt("pooled")
+    return own.latest_attempt("pooled")
 
 
 def test_a_worker_runs_every_stage(checkout: Checkout, pooled: dict[str, Any]) -> None:
     assert pooled["state"] == "Completed"
     computed = {node["stage"] for node in pooled["nodes"] if node["state"] == "Computed"}
-    assert computed >= {stage.value for stage in StageName} - {"ingest"}
-    assert {node["stage"] for node in pooled["nodes"]} == {stage.value for stage in StageName}
-    flow_run = checkout.flow_run("pooled")
+    assert computed == {stage.value for stage in StageName}  # phases may leave equal checkpoints
+    flow_run = checkout.in_lake(OWN_LAKE).flow_run("pooled")
     assert (flow_run.work_pool, flow_run.name) == ("grpo", "pooled full")
     assert flow_run.state_type == "COMPLETED"
 
@@ -158,11 +155,12 @@ def test_back_on_the_local_runner_all_is_as_it_was(
     assert checkout.grpo("schedule").stdout == pool.planned
     assert pool.by_hand in [schedule["id"] for schedule in client.schedules(pool.ids["audit"])]
 
-    with checkout.start_run("pooled", OWN) as process:
+    own = checkout.in_lake(OWN_LAKE)
+    with own.start_run("pooled") as process:
         output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
-    assert checkout.flow_run("pooled").work_pool == ""
-    again = checkout.latest_attempt("pooled")
+    assert own.flow_run("pooled").work_pool == ""
+    again = own.latest_attempt("pooled")
     assert {node["state"] for node in again["nodes"]} == {"Reused"}
     assert {n["label"]: n["content"] for n in again["nodes"]} == {
         n["label"]: n["content"] for n in pooled["nodes"]

@@ -66,9 +66,9 @@ def test_a_database_that_stays_locked_is_an_error_that_says_so(
 ) -> None:
     monkeypatch.setattr(flows.api, "_KNOCK_SECONDS", 0.01)
     with _server(LOCKED) as (client, bodies):
-        assert not client.is_healthy(timeout=0.2)
+        assert not client.is_healthy(timeout=2)
         with pytest.raises(ServiceError, match="answers 503 to /x") as failure:
-            client._call("GET", "/x", timeout=0.2)
+            client._call("GET", "/x", timeout=2)
     assert "try again" in failure.value.hint
     assert len(bodies) > 2
 
@@ -80,3 +80,23 @@ def test_another_refusal_is_final() -> None:
     ):
         client.read_flow_run("7")
     assert len(bodies) == 1
+
+
+def test_a_run_that_is_taken_is_in_progress_whenever_it_was_to_begin() -> None:
+    due = {"id": "1", "name": "waits", "state": {"type": "SCHEDULED"}}
+    early = {"id": "2", "name": "tomorrow's", "state": {"type": "RUNNING"}}
+    taken = due | {"state": {"type": "PENDING"}}  # between the two questions
+    with _server((200, [due]), (200, [early, taken])) as (client, bodies):
+        found = client.active_flow_runs("grpo")
+    assert {(run.name, run.state_type) for run in found} == {
+        ("waits", "PENDING"),
+        ("tomorrow's", "RUNNING"),
+    }
+    limited = {
+        kind: "expected_start_time" in body["flow_runs"]
+        for body in bodies
+        for kind in body["flow_runs"]["state"]["type"]["any_"]
+    }
+    waiting = limited.pop("SCHEDULED")
+    assert waiting
+    assert limited == dict.fromkeys(("PENDING", "RUNNING", "CANCELLING"), False)

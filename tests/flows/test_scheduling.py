@@ -78,3 +78,14 @@ def test_a_schedule_that_names_no_run_starts_that_of_the_preset(server: FakeServ
     server.save_schedule("d", form)
     assert _times(server)[-1] == ("tiny", "5 * * * * UTC")
     assert unschedule(server, "audit", "tiny") == 1
+
+
+def test_a_schedule_of_an_earlier_release_is_replaced_by_its_own_run_only() -> None:
+    server = FakeServer()
+    times = {"cron": "6 * * * *", "timezone": "UTC"}
+    old = {"schedule": times, "active": True, "parameters": {"run": "demo"}, "slug": "demo"}
+    server.save_schedule("d", old)
+    for run, cron in (("Demo", "7 * * * *"), ("demo", "8 * * * *")):
+        request = make_request("audit", "tiny", None, run, None, None)
+        schedule_by_clock(server, request, cron, "UTC")
+    assert sorted(_times(server)) == [("Demo", "7 * * * * UTC"), ("demo", "8 * * * * UTC")]

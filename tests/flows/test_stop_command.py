@@ -15,6 +15,7 @@ from flows.api import ApiClient, FlowRun
 from flows.following import run_lock
 from flows.processes import ProcessRecord
 from flows.project import Project
+from grpo_core import paths
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import asked_to_stop
@@ -29,7 +30,7 @@ class FakeServer(ApiClient):
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         return list(self.runs)
 
-    def latest_flow_runs(self, flow: str) -> list[FlowRun]:
+    def latest_flow_runs(self, flow: str, *, timeout: float = 15.0) -> list[FlowRun]:
         return []
 
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
@@ -43,7 +44,8 @@ class FakeServer(ApiClient):
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(paths, "PROJECT_ROOT", tmp_path)
     path = tmp_path / "lake" / "runs" / "demo"
     path.mkdir(parents=True)
     return path
@@ -174,7 +176,7 @@ def test_an_attempt_that_has_not_begun_is_the_one_that_is_cancelled(
         log.emit("run_finished", run="demo", attempt=1, state="Completed", error="")
     server = FakeServer(FlowRun("7", "demo full", "RUNNING", "", {"run": "demo"}))
     _use(monkeypatch, server)
-    monkeypatch.setattr(server, "latest_flow_runs", lambda flow: list(server.runs))
+    monkeypatch.setattr(server, "latest_flow_runs", lambda flow, timeout: list(server.runs))
     with _starting(directory, "7") as attempt:
 
         def cancel(flow_run_id: str) -> None:
@@ -195,7 +197,7 @@ def test_a_run_that_counts_as_crashed_but_works_is_cancelled(
     monkeypatch.setattr(server, "active_flow_runs", lambda flow: [])
     with _starting(directory, "7") as attempt:
         monkeypatch.setattr(stopping, "_wait_for_progress", lambda directory: attempt.close())
-        monkeypatch.setattr(server, "latest_flow_runs", lambda flow: list(server.runs))
+        monkeypatch.setattr(server, "latest_flow_runs", lambda flow, timeout: list(server.runs))
         stopping.stop(Project(directory), directory, now=True)
     assert server.cancelled == ["7 works", "7"]
 

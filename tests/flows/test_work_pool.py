@@ -40,10 +40,12 @@ def test_taken_back_a_deployment_stays_the_one_that_schedules_and_chains_point_a
 
 def test_who_executes_does_not_change_while_runs_are_in_progress(tmp_path: Path) -> None:
     server, told = FakeServer(), list[str]()
-    server.runs = [{"id": "7", "name": "demo full", "state": {"type": "RUNNING"}}]
-    with pytest.raises(ServiceError, match="in progress: demo full") as failure:
+    running = {"state": {"type": "RUNNING"}, "parameters": {"run": "demo"}}
+    nightly = {"id": "9", "name": "tiny audit", "state": {"type": "PENDING"}}
+    server.runs = [nightly, *(running | {"id": i, "name": "demo full"} for i in "78")]
+    with pytest.raises(ServiceError, match=r"in progress: demo, tiny\n") as failure:
         take_back(server, told.append)
     assert "grpo stop" in failure.value.hint
-    with pytest.raises(ServiceError, match="in progress: demo full"):
+    with pytest.raises(ServiceError, match=r"in progress: demo, tiny\n"):
         give_to_pool(Project(tmp_path), server, told.append)
     assert (server.changes, told) == ([], [])

@@ -59,6 +59,13 @@ def rows_for_other_clients(lake: Lake) -> int:
         return int(found.fetchall()[0][0])
 
 
+def test_compact_of_a_lake_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "none")
+    done = grpo_lake(lake, "compact")
+    assert (done.exit_code, done.output) == (0, "")
+    assert not lake.root.exists()
+
+
 def test_gc_removes_nothing_until_it_is_told_to(lake: Lake) -> None:
     before = all_files(lake.root)
     done = grpo_lake(lake, "gc")
