@@ -229,7 +229,7 @@ class RefLogprobCache:
             if not missing.size:
                 break
             positions = search(index, halves[:, missing])
-            slots = missing[positions >= 0]
+            slots = missing[positions >= 0].tolist()
             part = self._read_part(name, [keys[n] for n in slots], positions[positions >= 0])
             if part is not None:
                 for slot, values, writer in zip(slots, part.logprobs, part.scored_by, strict=True):

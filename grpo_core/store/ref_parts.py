@@ -41,6 +41,8 @@ from grpo_core.store.ref_rows import Logprobs, RefRow, check_stored_values, chec
 ROWS_PER_GROUP = 256
 GROUPS_AT_ONCE = 16
 """Row groups decoded or made together: bounds the memory of a look-up."""
+MOST_READERS = 4
+"""Threads that decode one part: Arrow decodes the row groups of one reader one after another."""
 PORTIONS_AHEAD = 4
 """Portions that wait for their encoding: bounds the memory of an append."""
 
@@ -248,16 +250,22 @@ def read_rows(
     groups = positions[order] // ROWS_PER_GROUP
     rows = PartRows([np.empty(0, np.float32)] * len(keys), [""] * len(keys))
     wanted = np.unique(groups)
-    with _open_part(path, fingerprint) as file:
-        for start in range(0, wanted.size, GROUPS_AT_ONCE):
-            portion = wanted[start : start + GROUPS_AT_ONCE]
-            inside = order[slice(*np.searchsorted(groups, [portion[0], portion[-1] + 1]))]
-            local = (
-                np.searchsorted(portion, positions[inside] // ROWS_PER_GROUP) * ROWS_PER_GROUP
-                + positions[inside] % ROWS_PER_GROUP
-            )
-            table = file.read_row_groups(portion.tolist(), _READ)
-            _take(path, table, keys, inside.tolist(), local, rows)
+
+    def read(share: npt.NDArray[np.int64]) -> None:
+        with _open_part(path, fingerprint) as file:
+            for start in range(0, share.size, GROUPS_AT_ONCE):
+                portion = share[start : start + GROUPS_AT_ONCE]
+                inside = order[slice(*np.searchsorted(groups, [portion[0], portion[-1] + 1]))]
+                local = (
+                    np.searchsorted(portion, positions[inside] // ROWS_PER_GROUP) * ROWS_PER_GROUP
+                    + positions[inside] % ROWS_PER_GROUP
+                )
+                table = file.read_row_groups(portion.tolist(), _READ)
+                _take(path, table, keys, inside.tolist(), local, rows)
+
+    readers = max(min(pa.cpu_count(), MOST_READERS, -(-wanted.size // GROUPS_AT_ONCE)), 1)
+    with ThreadPoolExecutor(readers) as pool:
+        list(pool.map(read, np.array_split(wanted, readers)))  # each fills slots of its own
     return rows
 
 
