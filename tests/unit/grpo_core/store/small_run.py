@@ -30,11 +30,12 @@ def publish(lake: Lake, rows: list[RefRow]) -> Artifact:
     return lake.store.publish(Draft("ref_logp", "ref-logp", KEY, {}, tables=tables))
 
 
-def node(artifact: Artifact) -> dict[str, object]:
+def node(artifact: Artifact, kind: str = "ref_logp") -> dict[str, object]:
+    """What a run's record says of an artefact of a stage that makes one kind."""
     return {
-        "stage": "ref-logp",
-        "label": "ref_logp",
-        "kind": "ref_logp",
+        "stage": kind.replace("_", "-"),
+        "label": kind,
+        "kind": kind,
         "phase": -1,
         "key": artifact.key,
         "content": artifact.content,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from small_run import node
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -64,19 +65,7 @@ def publish_receipt(lake: Lake, version: int) -> Artifact:
     receipts = pa.Table.from_pylist([row], schema=REF_RECEIPTS.schema)
     draft = Draft("ref_logp", "ref-logp", KEY, payload, tables={"ref_receipts": receipts})
     artifact = lake.store.publish(draft)
-    node = {
-        "stage": "ref-logp",
-        "label": "ref_logp",
-        "kind": "ref_logp",
-        "phase": -1,
-        "key": artifact.key,
-        "content": artifact.content,
-        "state": "Computed",
-        "seconds": 1.0,
-        "tokens": 0,
-        "finished_at": "2026-01-01T00:00:00+00:00",
-    }
-    write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": {"ref_logp": node}})
+    write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": {"ref_logp": node(artifact)}})
     return artifact
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fault_walk import failing_open
+from small_run import node
 
 from grpo_core.errors import ArtifactError, RunBusyError
 from grpo_core.store import Fingerprint, RefLogprobCache, RefRow, files
@@ -39,19 +40,8 @@ def publish(lake: Lake, rows: int) -> Artifact:
 
 
 def pin(lake: Lake, artifact: Artifact) -> None:
-    node = {
-        "stage": "audit",
-        "label": "audit",
-        "kind": "audit",
-        "phase": -1,
-        "key": artifact.key,
-        "content": artifact.content,
-        "state": "Computed",
-        "seconds": 1.0,
-        "tokens": 0,
-        "finished_at": "2026-01-01T00:00:00+00:00",
-    }
-    write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": {"audit": node}})
+    nodes = {"audit": node(artifact, "audit")}
+    write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": nodes})
 
 
 @pytest.fixture
