@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from grpo_core.errors import ArtifactError
@@ -35,6 +34,7 @@ from grpo_core.store.ref_index import (
     search,
     write_index,
 )
+from grpo_core.store.ref_lookup import ForeignIndexError, Lengths, PartRows, Wanted, read_rows
 from grpo_core.store.ref_merges import (
     batches_to_merge,
     finish_merge,
@@ -46,14 +46,11 @@ from grpo_core.store.ref_merges import (
     set_aside,
 )
 from grpo_core.store.ref_parts import (
-    ForeignIndexError,
-    PartRows,
     check_part,
     forget_index,
     make_tables,
     read_index,
     read_keys,
-    read_rows,
     read_whole,
     write_part,
 )
@@ -115,15 +112,9 @@ class RefLogprobCache:
 
     def read(self, rows: Sequence[RefRow]) -> Found:
         """Log-probs of each row and who scored them; a damaged part counts as not there."""
-        found = self._retried(lambda: self._read([row.key for row in rows]))
-        for row, logprobs in zip(rows, found.logprobs, strict=True):
-            if logprobs is not None and logprobs.size != len(row.completion_token_ids):
-                raise ArtifactError(
-                    f"{self.directory}: row {row.key} has {logprobs.size} log-probs, expected "
-                    f"{len(row.completion_token_ids)}",
-                    hint="remove the cache directory; it is computed again",
-                )
-        return found
+        keys = [row.key for row in rows]
+        lengths = np.array([len(row.completion_token_ids) for row in rows], np.int64)
+        return self._retried(lambda: self._read(keys, lengths))
 
     def put_many(
         self, rows: Sequence[RefRow], logprobs: Sequence[Logprobs], *, scored_by: str = ""
@@ -221,7 +212,7 @@ class RefLogprobCache:
                 left = [left[n] for n in np.flatnonzero(search(index, key_halves(left)) < 0)]
         return left
 
-    def _read(self, keys: Sequence[str]) -> Found:
+    def _read(self, keys: Sequence[str], lengths: Lengths | None = None) -> Found:
         found = Found([None] * len(keys), [""] * len(keys))
         missing = np.arange(len(keys))
         halves = key_halves(keys)
@@ -229,20 +220,28 @@ class RefLogprobCache:
             if not missing.size:
                 break
             positions = search(index, halves[:, missing])
-            slots = missing[positions >= 0].tolist()
-            part = self._read_part(name, [keys[n] for n in slots], positions[positions >= 0])
-            if part is not None:
-                for slot, values, writer in zip(slots, part.logprobs, part.scored_by, strict=True):
-                    found.logprobs[slot], found.scored_by[slot] = values, writer
-                missing = missing[positions < 0]
+            slots = missing[positions >= 0]
+            is_all = slots.size == len(keys)  # the usual case needs no pass over the rows
+            wanted = Wanted(
+                keys=keys if is_all else [keys[n] for n in slots.tolist()],
+                positions=positions[positions >= 0],
+                lengths=lengths[slots] if lengths is not None else None,
+            )
+            part = self._read_part(name, wanted) if slots.size else None
+            if part is None:
+                continue
+            if is_all:
+                return Found(list(part.logprobs), part.scored_by)
+            rows = zip(slots.tolist(), part.logprobs, part.scored_by, strict=True)
+            for slot, values, writer in rows:
+                found.logprobs[slot], found.scored_by[slot] = values, writer
+            missing = missing[positions < 0]
         return found
 
-    def _read_part(
-        self, name: str, keys: Sequence[str], positions: npt.NDArray[np.int64]
-    ) -> PartRows | None:
+    def _read_part(self, name: str, wanted: Wanted) -> PartRows | None:
         """Rows of a part; None when it is damaged, and then it is not asked again."""
         try:
-            return read_rows(self.directory, name, self.fingerprint.digest, keys, positions)
+            return read_rows(self.directory, name, self.fingerprint.digest, wanted)
         except ForeignIndexError as error:
             if name not in self._doubted:  # it was changed since it was proved: look again
                 self._doubted.add(name)

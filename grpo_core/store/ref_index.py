@@ -40,7 +40,9 @@ def build_index(keys: Sequence[str]) -> Index:
 def search(index: Index, keys: Keys) -> npt.NDArray[np.int64]:
     """Row number of each key, -1 where the index has none; touches O(log rows) of it a key."""
     high, low = index[0], index[1]
-    position = np.searchsorted(high, keys[0])
+    order = np.argsort(keys[0])  # neighbours are sought in the same pages: several times faster
+    position = np.empty(keys.shape[1], dtype=np.int64)
+    position[order] = np.searchsorted(high, keys[0][order])
     found = np.full(keys.shape[1], -1, dtype=np.int64)
     open_keys = np.arange(keys.shape[1])
     while open_keys.size:  # more than once only where two keys share their first 64 bits

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,7 @@ from grpo_core.store.ref_rows import Logprobs, RefRow, check_stored_values, chec
 
 ROWS_PER_GROUP = 256
 GROUPS_AT_ONCE = 16
-"""Row groups decoded or made together: bounds the memory of a look-up."""
-MOST_READERS = 4
-"""Threads that decode one part: Arrow decodes the row groups of one reader one after another."""
+"""Row groups decoded or made together: bounds the memory of a look-up and of an append."""
 PORTIONS_AHEAD = 4
 """Portions that wait for their encoding: bounds the memory of an append."""
 
@@ -66,29 +63,11 @@ _FORMAT: dict[str, Any] = {
     "write_statistics": False,
     "write_page_checksum": True,
 }
-_READ = ["row_key", "logprobs", "scored_by"]
 
 _MAGIC = b"PAR1"
 _INDEX_DIGEST = "grpo.index"
 _proven: dict[Path, tuple[tuple[int, ...], ...]] = {}
 """Index → what it and its part were when this process proved that it is that of the part."""
-
-
-class ForeignIndexError(ArtifactError):
-    """An index that is not that of its part; it can be made again."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartRows:
-    """Rows found in one part.
-
-    Args:
-        logprobs: One fp32 array [T] a row.
-        scored_by: Who scored each row.
-    """
-
-    logprobs: list[Logprobs]
-    scored_by: list[str]
 
 
 def make_tables(
@@ -188,7 +167,7 @@ def read_index(directory: Path, name: str, fingerprint: str) -> tuple[Index, boo
     index = load_index(directory, name)
     if index is not None and present is not None and _proven.get(path) == present:
         return index, False
-    with _open_part(path, fingerprint) as file:
+    with open_part(path, fingerprint) as file:
         stated = (file.metadata.metadata or {}).get(_INDEX_DIGEST.encode(), b"").decode()
         is_long = index is not None and index.shape[1] == file.metadata.num_rows
     if not (is_long and index is not None and stated == index_digest(index)):
@@ -213,83 +192,15 @@ def read_keys(directory: Path, name: str, fingerprint: str) -> list[str]:
         FileUnreadableError: The system does not let it be read.
         FileNotFoundError: It is gone: compaction replaced it.
     """
-    with _open_part(directory / f"{name}.parquet", fingerprint) as file:
+    with open_part(directory / f"{name}.parquet", fingerprint) as file:
         keys: list[str] = file.read(columns=["row_key"]).column("row_key").to_pylist()
     return keys
 
 
 def read_whole(directory: Path, name: str, fingerprint: str) -> pa.Table:
     """All rows of a part; raises as `read_keys` does."""
-    with _open_part(directory / f"{name}.parquet", fingerprint) as file:
+    with open_part(directory / f"{name}.parquet", fingerprint) as file:
         return file.read().cast(SCHEMA)
-
-
-def read_rows(
-    directory: Path,
-    name: str,
-    fingerprint: str,
-    keys: Sequence[str],
-    positions: npt.NDArray[np.int64],
-) -> PartRows:
-    """Read some rows of a part.
-
-    Args:
-        directory: The cache's.
-        name: Of the part.
-        fingerprint: Of the cache.
-        keys: Keys that the rows must have.
-        positions: Their row numbers, as long as `keys`.
-
-    Raises:
-        ArtifactError: The part is damaged, belongs to another cache, or holds other rows.
-        FileUnreadableError: The system does not let it be read.
-        FileNotFoundError: It is gone: compaction replaced it.
-    """
-    path = directory / f"{name}.parquet"
-    order = np.argsort(positions, kind="stable")
-    groups = positions[order] // ROWS_PER_GROUP
-    rows = PartRows([np.empty(0, np.float32)] * len(keys), [""] * len(keys))
-    wanted = np.unique(groups)
-
-    def read(share: npt.NDArray[np.int64]) -> None:
-        with _open_part(path, fingerprint) as file:
-            for start in range(0, share.size, GROUPS_AT_ONCE):
-                portion = share[start : start + GROUPS_AT_ONCE]
-                inside = order[slice(*np.searchsorted(groups, [portion[0], portion[-1] + 1]))]
-                local = (
-                    np.searchsorted(portion, positions[inside] // ROWS_PER_GROUP) * ROWS_PER_GROUP
-                    + positions[inside] % ROWS_PER_GROUP
-                )
-                table = file.read_row_groups(portion.tolist(), _READ)
-                _take(path, table, keys, inside.tolist(), local, rows)
-
-    readers = max(min(pa.cpu_count(), MOST_READERS, -(-wanted.size // GROUPS_AT_ONCE)), 1)
-    with ThreadPoolExecutor(readers) as pool:
-        list(pool.map(read, np.array_split(wanted, readers)))  # each fills slots of its own
-    return rows
-
-
-def _take(
-    path: Path,
-    table: pa.Table,
-    keys: Sequence[str],
-    slots: Sequence[int],
-    local: npt.NDArray[np.int64],
-    rows: PartRows,
-) -> None:
-    """Fill the slots of `rows` with the local rows of a decoded portion."""
-    if local.size and local.max() >= table.num_rows:
-        raise ForeignIndexError(f"{path}: the index names row {local.max()} of {table.num_rows}")
-    is_whole = local.size == table.num_rows and bool((np.diff(local) == 1).all())
-    taken = (table if is_whole else table.take(local)).combine_chunks()
-    if taken.column("row_key").to_pylist() != [keys[slot] for slot in slots]:
-        raise ForeignIndexError(f"{path}: the index does not belong to this part")
-    column = taken.column("logprobs").chunk(0)
-    borders, flat = column.offsets.to_numpy().tolist(), column.values.to_numpy()
-    lines = [flat[start:end] for start, end in pairwise(borders)]
-    for slot, line, writer in zip(slots, lines, taken.column("scored_by").to_pylist(), strict=True):
-        rows.logprobs[slot] = line
-        rows.scored_by[slot] = writer
 
 
 def check_part(directory: Path, name: str, fingerprint: str) -> None:
@@ -338,7 +249,7 @@ def ends_as_parquet(path: Path) -> bool:
 
 
 @contextmanager
-def _open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
+def open_part(path: Path, fingerprint: str) -> Iterator[pq.ParquetFile]:
     """A part that is open, its footer checked; proof of damage becomes an ArtifactError."""
     with reading(path, hint="its rows are computed again"):
         if not stat.S_ISREG(os.lstat(path).st_mode):

@@ -224,3 +224,31 @@ def test_a_merge_whose_process_died_shows_each_row_once(lake: Lake) -> None:
     assert list_parts(cache.directory) == [merged]
     shutil.move(cache.directory / f"{merged}.parquet", lake.root / "away")
     assert list_parts(cache.directory) == before
+
+
+@pytest.mark.parametrize("length", [0, 2, 4])
+def test_a_row_with_more_or_fewer_log_probs_than_tokens_is_damage(
+    lake: Lake, length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = ROWS[:20]
+    wrong = values(rows)
+    wrong[2] = np.full(length, -0.3, np.float32)  # has three tokens
+    opened(lake).absorb([row.key for row in rows], wrong, ["elsewhere"] * len(rows))
+    cache = opened(lake)
+    assert cache.get_many(rows) == [None] * len(rows)
+    said = f"row {rows[2].key} has {length} log-probs, expected 3"
+    assert said in caplog.text
+    assert cache.put_many(rows, values(rows)) == len(rows)
+    for expected, got in zip(values(rows), opened(lake).get_many(rows), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_rows_in_any_order_and_of_several_parts_are_those_asked_for(lake: Lake) -> None:
+    for start in range(0, 300, 100):
+        put(lake, ROWS[start : start + 100])
+    some = np.random.default_rng(0).permutation(300)[:250].tolist()
+    asked = [ROWS[n] for n in some] + [RefRow((9,), (n,), 1.0) for n in range(3)]
+    found = opened(lake).get_many(asked)
+    assert found[250:] == [None] * 3
+    for expected, got in zip(values(asked[:250]), found[:250], strict=True):
+        np.testing.assert_array_equal(got, expected)
