@@ -38,7 +38,7 @@ def outcome_of(run: FlowRun) -> Outcome | None:
     try:
         for path in reversed(attempt_files(lake / "runs" / run_name_of(run.parameters))):
             attempt = read_attempt(path)
-            if attempt["request"].get("flow_run") == run.id:
+            if attempt.get("request", {}).get("flow_run") == run.id:
                 return _outcome(run, attempt)
     except (GrpoError, OSError):  # a lake of another machine, or a damaged record
         return None
@@ -49,7 +49,7 @@ def _outcome(run: FlowRun, attempt: dict[str, Any]) -> Outcome | None:
     from flows.request import WAY_ON, command_of
     from grpo_core.types import StageName
 
-    state, error = attempt["state"], attempt["error"]
+    state, error = attempt.get("state"), attempt.get("error")
     if state == "Completed":
         return Outcome("COMPLETED", state, "it completed while the server was away")
     if state not in ("Failed", "Stopped") or not error:  # ended from outside: nothing to tell
