@@ -17,6 +17,8 @@ from typing import Any
 from grpo_core.errors import ConfigError, ServiceError
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+BROKEN = frozenset({"CRASHED", "FAILED"})
+"""What a run may count as that has completed and did not reach the server to say so."""
 TAKEN_STATES = ("PENDING", "RUNNING", "CANCELLING")
 ANSWER_SECONDS = 15.0
 _KNOCK_SECONDS = 0.25
@@ -209,6 +211,11 @@ class ApiClient:
     def mark_cancelled(self, flow_run_id: str, message: str) -> None:
         """Record that a run which was asked to end has ended."""
         self._set_state(flow_run_id, "CANCELLED", message)
+
+    def mark_ended(self, run: FlowRun, state_type: str, state_name: str, message: str) -> None:
+        """Record how a run ended that could not say so itself, whatever it counts as now."""
+        state = {"type": state_type, "name": state_name, "message": message}
+        self._call("POST", f"/flow_runs/{run.id}/set_state", {"state": state, "force": True})
 
     def has_worker(self, pool: str) -> bool:
         """Whether a worker of the work pool is online."""

@@ -18,6 +18,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.api import ApiClient
 from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
+from flows.patient_runner import bear_with_full_disk, bear_with_server
 from flows.pipeline import ALL_STAGES, grpo
 from flows.project import this_project
 from flows.scheduling import keep_schedules
@@ -62,6 +63,8 @@ def main() -> None:
     parser.add_argument("--ready-file", type=Path, help="gets our process id once registered")
     parser.add_argument("--register-only", action="store_true", help="register and end")
     arguments = parser.parse_args()
+    bear_with_server()
+    bear_with_full_disk()
     runner = Runner(name="grpo", limit=RUNS_AT_A_TIME, pause_on_shutdown=False)
     client = api_client()
     keep_schedules(client)

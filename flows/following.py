@@ -4,12 +4,14 @@ import fcntl
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from flows.api import ApiClient, FlowRun
+from flows.api import BROKEN, ApiClient, FlowRun
 from flows.conclusion import conclude
 from flows.console import err, say
 from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
@@ -31,6 +33,8 @@ WORKER_SECONDS = 15.0
 GONE_SECONDS = 20.0
 """How long neither a runner nor a flow process may be seen before the run counts as crashed."""
 SILENT_SERVER_SECONDS = 60.0
+UNRECORDED_SECONDS = 60.0
+"""How long a run that has ended by its own record may count as running."""
 WORKS_ON = "nothing was heard of the run for a while, but its process works"
 DETACHED = 130
 _STATE_TYPES = {"Completed": "COMPLETED", "Failed": "FAILED", "Stopped": "CANCELLED"}
@@ -93,6 +97,7 @@ class Follower:
     _answered_at: float = field(default_factory=time.monotonic)
     _created_at: float = field(default_factory=time.monotonic)
     _worked_at: float = field(default_factory=time.monotonic)
+    _ended_at: float | None = None
     _interrupts: int = 0
 
     def follow(self) -> FlowRun:
@@ -107,11 +112,15 @@ class Follower:
                 self._read()
                 self._check_pickup()
                 self._check_worker()
+                self._check_outcome()
                 time.sleep(READ_SECONDS)
             except KeyboardInterrupt:
                 self._interrupts += 1
                 self._interrupted()
         self._read()
+        outcome = self.progress.outcome
+        if self.flow_run.state_type in BROKEN and outcome and outcome["state"] == "Completed":
+            self._take_outcome(outcome)  # its last word did not reach the server
         if self.flow_run.is_final:
             self.progress.close()
         return self.flow_run
@@ -145,8 +154,7 @@ class Follower:
         """The server is silent: the run goes on, and its own record says how it ends."""
         silent = time.monotonic() - self._answered_at
         if self.progress.outcome is not None:
-            state, message = self.progress.outcome["state"], self.progress.outcome["error"]
-            self.flow_run = replace(self.flow_run, state_type=_STATE_TYPES[state], message=message)
+            self._take_outcome(self.progress.outcome)
         elif silent > SILENT_SERVER_SECONDS and not is_held(run_lock(self.path.parent)):
             raise ServiceError(
                 f"the Prefect server has not answered for {silent:.0f} s and nobody works on "
@@ -177,6 +185,20 @@ class Follower:
             f"{who} {why} within {waited:.0f} s, so the run was cancelled",
             hint=f"prefect worker start --pool {pool}" if pool else local,
         )
+
+    def _check_outcome(self) -> None:
+        """The run has ended, but the server can not record it, its disk being full, say."""
+        if self.flow_run.is_final or self.progress.outcome is None:
+            return
+        now = time.monotonic()
+        self._ended_at = now if self._ended_at is None else self._ended_at
+        if now - self._ended_at > UNRECORDED_SECONDS and not is_held(run_lock(self.path.parent)):
+            self.view.say("the server has not recorded how the run ended; `grpo up` tells it")
+            self._take_outcome(self.progress.outcome)
+
+    def _take_outcome(self, outcome: Mapping[str, Any]) -> None:
+        state = _STATE_TYPES[outcome["state"]]
+        self.flow_run = replace(self.flow_run, state_type=state, message=outcome["error"])
 
     def _check_worker(self) -> None:
         """Runner and flow both killed: nobody else would ever tell the server."""

@@ -19,6 +19,7 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.logging import get_run_logger
 
 from flows.alerts import emit_alert
+from flows.presence import server_is_there
 from flows.publishing import artifact_key
 from flows.sentences import sentence
 from grpo_core.store.progress import read_events
@@ -81,6 +82,8 @@ class _Forwarder:
             self._update(label, 100.0 * event["done"] / max(event["total"], 1))
 
     def _update(self, label: str, percent: float) -> None:
+        if not server_is_there():
+            return
         try:
             if label in self._artifacts:
                 update_progress_artifact(self._artifacts[label], progress=percent)

@@ -70,9 +70,11 @@ def ensure_up(project: Project, notify: Notify) -> ApiClient:
     """Make sure that the server answers and the runner polls; returns a client of the server.
 
     Raises:
+        DiskFullError: What they write of runs would find no room.
         ServiceError: One of them could not be started.
     """
     project.prepare()
+    project.check_room()
     with _lock(project, notify):
         server = _ensure_server(project, notify)
         project.write_profile(server.address)
@@ -95,9 +97,16 @@ def down(project: Project, notify: Notify) -> None:
         stopped = [_stop(project, "runner", RUNNER_STOP_SECONDS, notify)]
         stopped += [_stop(project, "server", STOP_SECONDS, notify)]
         if project.home.exists():
-            project.write_profile(None)
+            _forget_address(project, notify)
     if not any(stopped):
         notify("nothing is running here")
+
+
+def _forget_address(project: Project, notify: Notify) -> None:
+    try:
+        project.write_profile(None)
+    except OSError as error:  # a full disk keeps nobody from stopping what runs
+        notify(f"`prefect` typed here still asks the server that was stopped: {error}")
 
 
 def status(project: Project) -> Status:

@@ -31,6 +31,7 @@ from grpo_core.config import load_config
 from grpo_core.errors import GrpoError, RunBusyError, RunStoppedError
 from grpo_core.planning.fork import resolve_fork
 from grpo_core.stages import RunSession, lake_root
+from grpo_core.stages.faults import machine_faults_named
 from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
 
@@ -101,7 +102,8 @@ def grpo(
     states: dict[StageName, State[Any]] = {}
     add_tags(run_tags(name, preset))
     try:
-        with supervised(this_project().flow_process(str(flow_run.id))):
+        record = this_project().flow_process(str(flow_run.id))
+        with machine_faults_named(), supervised(record):
             _run(states, name, preset, stages, overrides, config_file, force, fork)
     except TerminationSignal:
         if not has_lost_runner():

@@ -40,10 +40,29 @@ class ProcessRecord:
         return birth_of(self.pid) == self.birth
 
     def write(self, path: Path) -> None:
-        """Save the record in one step."""
-        draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        """Save the record in one step.
+
+        Raises:
+            OSError: It can not be written; names the file.
+        """
+        write_whole(path, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a text in the place of a file, readable for its owner alone; all of it or nothing.
+
+    Raises:
+        OSError: It can not be written; names the file.
+    """
+    draft = path.with_suffix(".tmp")
+    try:
+        draft.touch(mode=0o600)
+        draft.write_text(text, encoding="utf-8")
         draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        error.filename = str(path)
+        raise
 
 
 def read_record(path: Path) -> ProcessRecord | None:

@@ -8,15 +8,21 @@ server, from the profile that `write_profile` keeps up to date.
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.processes import write_whole
 from flows.server_settings import ServerSettings, read_server_settings
+from grpo_core.errors import DiskFullError
 from grpo_core.paths import PROJECT_ROOT
 
 PROFILE = "grpo"
 FLOW_MARK = "GRPO_FLOW_PROCESS"
 """Variable by which processes that a flow started are known; services of the project have none."""
+
+ROOM_BYTES = 8_000_000
+"""Room that a start asks for: what a few runs write into Prefect's database and the logs."""
 
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -85,6 +91,19 @@ class Project:
         self.home.mkdir(parents=True, exist_ok=True)
         self.log("server").parent.mkdir(parents=True, exist_ok=True)
 
+    def check_room(self) -> None:
+        """Refuse to start what writes here while the disk is full.
+
+        Raises:
+            DiskFullError: Prefect could not keep what it is told of runs.
+        """
+        free = shutil.disk_usage(self.state).free
+        if free < ROOM_BYTES:
+            raise DiskFullError(
+                f"the disk is full: {self.state} has {free / 1e6:.1f} MB left",
+                hint=f"Prefect's database lies there; free {ROOM_BYTES / 1e6:.0f} MB or more",
+            )
+
     def environment(self, api_url: str | None = None) -> dict[str, str]:
         """Environment of the server, the runner and `prefect` as started by us."""
         environment = clean_environment() | SETTINGS | _QUIET
@@ -121,10 +140,8 @@ class Project:
         if api_url and password:
             line += f"PREFECT_API_AUTH_STRING = {json.dumps(password)}\n"
         text = f'active = "{PROFILE}"\n\n[profiles.{PROFILE}]\n{line}'
-        draft = self.profiles.with_suffix(".tmp")
-        draft.touch(mode=0o600)
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(self.profiles)
+        if not self.profiles.exists() or self.profiles.read_text(encoding="utf-8") != text:
+            write_whole(self.profiles, text)
 
 
 def this_project() -> Project:

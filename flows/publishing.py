@@ -5,8 +5,7 @@ the run's log and not the run.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,9 +16,10 @@ from prefect.client.orchestration import get_client
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
+from flows.presence import server_is_there
 from flows.reports import audit_of_run, make_report, summary_of_run
 from flows.result_tables import Rows, audit_rows, report_text, tables_after
-from grpo_core.errors import GrpoError
+from grpo_core.errors import GrpoError, ServiceError
 from grpo_core.stages import StageResult
 from grpo_core.store.lake import Lake
 from grpo_core.types import StageName
@@ -45,27 +45,31 @@ def publish_stage(lake: Lake, run: str, result: StageResult) -> None:
     if result.stage == StageName.AUDIT:
         publish_audits(lake, run)
     elif result.stage in (StageName.PREFILTER, StageName.TRAIN, StageName.EVALUATE):
-        with _tolerated(f"what stage {result.stage} measured"):
-            for name, table in tables_after(result.stage, summary_of_run(lake, run)).items():
-                _publish_table(artifact_key(run, name), table, f"Run {run}: {DESCRIPTIONS[name]}.")
+        _show(f"what stage {result.stage} measured", lambda: _publish_tables(lake, run, result))
 
 
 def publish_audits(lake: Lake, run: str) -> None:
     """Publish what every audit finds now, passed or not."""
-    with _tolerated("the table of audits"):
-        rows = audit_rows(audit_of_run(lake, run))
-        _publish_table(artifact_key(run, "audits"), rows, f"Run {run}: {DESCRIPTIONS['audits']}.")
+    text = f"Run {run}: {DESCRIPTIONS['audits']}."
+    _show(
+        "the table of audits",
+        lambda: _create_table(
+            artifact_key(run, "audits"), audit_rows(audit_of_run(lake, run)), text
+        ),
+    )
 
 
 def publish_report(lake: Lake, run: str) -> Path:
     """Write the report and publish where it is; returns its path."""
     path = make_report(lake, run)
-    with _tolerated("the report"):
-        create_markdown_artifact(
+    _show(
+        "the report",
+        lambda: create_markdown_artifact(
             key=artifact_key(run, "report"),
             markdown=report_text(summary_of_run(lake, run), path),
             description=f"Run {run}: what was done, and where its report is.",
-        )
+        ),
+    )
     return path
 
 
@@ -77,20 +81,34 @@ def artifact_key(run: str, name: str) -> str:
 def add_tags(tags: Sequence[str]) -> None:
     """Give the present flow run these tags besides those that it has."""
     tagged = list(dict.fromkeys([*flow_run.tags, *tags]))
-    if flow_run.id and tagged != flow_run.tags:
-        with _tolerated("what the run is tagged with"), get_client(sync_client=True) as client:
-            client.update_flow_run(UUID(flow_run.id), tags=tagged)
+    flow_run_id = flow_run.id
+    if flow_run_id and tagged != flow_run.tags:
+        _show("what the run is tagged with", lambda: _set_tags(UUID(flow_run_id), tagged))
 
 
-@contextmanager
-def _tolerated(what: str) -> Iterator[None]:
+def _show(what: str, publish: Callable[[], object]) -> None:
     try:
-        yield
+        if not server_is_there():
+            raise ServiceError("the Prefect server does not answer")
+        publish()
     except (httpx.HTTPError, GrpoError) as error:
         get_run_logger().warning("%s is not in the UI: %s", what, error)
 
 
+def _set_tags(flow_run_id: UUID, tags: Sequence[str]) -> None:
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run_id, tags=tags)
+
+
+def _publish_tables(lake: Lake, run: str, result: StageResult) -> None:
+    for name, table in tables_after(result.stage, summary_of_run(lake, run)).items():
+        _publish_table(artifact_key(run, name), table, f"Run {run}: {DESCRIPTIONS[name]}.")
+
+
 def _publish_table(key: str, rows: Rows, description: str) -> None:
+    _show(f"the table {key}", lambda: _create_table(key, rows, description))
+
+
+def _create_table(key: str, rows: Rows, description: str) -> None:
     create: Callable[..., Any] = create_table_artifact
-    with _tolerated(f"the table {key}"):
-        create(key=key, table=rows, description=description)
+    create(key=key, table=rows, description=description)

@@ -1,7 +1,8 @@
 """Brings the server's picture in line with the processes that really live, after any crash."""
 
-from flows.api import ApiClient, FlowRun
+from flows.api import BROKEN, ApiClient, FlowRun
 from flows.deployment_names import FLOW_NAME
+from flows.outcome import outcome_of
 from flows.processes import read_record
 from flows.project import Project
 from flows.supervisor import sweep_orphans
@@ -27,6 +28,7 @@ def reconcile(project: Project, client: ApiClient, *, has_runner: bool) -> list[
     if orphans:
         told.append(f"killed {orphans} processes that a crashed run had left behind")
     active = client.active_flow_runs(FLOW_NAME)
+    told += _tell_outcomes(project, client, active)
     for run in active:
         if run.state_type in _TAKEN and _is_lost(project, run, has_runner=has_runner):
             told.append(_close(client, run))
@@ -58,6 +60,24 @@ def counted_as_crashed(project: Project, client: ApiClient, active: list[FlowRun
                 continue
             found += [run] if run.state_type == "CRASHED" else []
     return found
+
+
+def _tell_outcomes(project: Project, client: ApiClient, active: list[FlowRun]) -> list[str]:
+    """Tell the server of runs that ended while it was away; `active` is left with the others."""
+    told = []
+    latest = client.latest_flow_runs(FLOW_NAME)
+    broken = [run for run in latest if run.state_type in BROKEN]
+    for run in [run for run in active if run.state_type in _TAKEN] + broken:
+        record = read_record(project.flow_process(run.id))
+        outcome = outcome_of(run)
+        if outcome is None or (record is not None and record.is_alive()):
+            continue
+        if run.state_type in BROKEN and outcome.state_type != "COMPLETED":
+            continue
+        client.mark_ended(run, outcome.state_type, outcome.state_name, outcome.message)
+        told.append(f"run {run.name!r} is {outcome.state_name.lower()}, as its record says")
+        active[:] = [other for other in active if other.id != run.id]
+    return told
 
 
 def _drop_records(project: Project) -> None:

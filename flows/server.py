@@ -197,7 +197,12 @@ def call(project: Project, command: list[str], url: str, failure: str) -> None:
 def record_process(
     project: Project, name: str, process: subprocess.Popen[bytes], url: str, build: str
 ) -> ProcessRecord:
-    """Write down a service that was just started, before anything can go wrong with us."""
+    """Write down a service that was just started; it ends when that fails, as nobody would know it.
+
+    Raises:
+        ServiceError: It ended at once.
+        OSError: The record can not be written.
+    """
     birth = birth_of(process.pid)
     if birth is None:
         raise ServiceError(
@@ -205,7 +210,11 @@ def record_process(
             hint=f"the whole log is {project.log(name)}",
         )
     record = ProcessRecord(process.pid, birth, url, build)
-    record.write(project.record(name))
+    try:
+        record.write(project.record(name))
+    except OSError:
+        stop_tree(record, STOP_SECONDS)
+        raise
     return record
 
 

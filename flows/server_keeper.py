@@ -1,7 +1,7 @@
 """Starts the server again when it dies, so that runs in progress never notice for long.
 
 The runner does it, as it lives as long as anything is executed, and `grpo down` ends it before the
-server. A run whose server is away goes on; after each stage it tries for minutes to reach it.
+server. A run whose server is away goes on; what it could not tell of its end is told here.
 """
 
 import fcntl
@@ -11,10 +11,12 @@ import time
 
 from flows.processes import read_record
 from flows.project import Project
-from flows.server import start_server
+from flows.reconcile import reconcile
+from flows.server import client_of, start_server
 from grpo_core.errors import ServiceError
 
 CHECK_SECONDS = 2.0
+ANSWER_SECONDS = 60.0
 LONGEST_PAUSE_SECONDS = 300.0
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,10 @@ def revive(project: Project) -> bool:
             return True
         logger.warning("the Prefect server died: starting it again")
         try:
-            start_server(project, at_old_port=True)  # the runner knows no other address
+            server = start_server(project, at_old_port=True)  # the runner knows no other address
+            client = client_of(project, server).patient(ANSWER_SECONDS)
+            for line in reconcile(project, client, has_runner=True):
+                logger.warning("%s", line)
         except (ServiceError, OSError) as error:
             logger.error("the Prefect server could not be started again: %s", error)
             return False

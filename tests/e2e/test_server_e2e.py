@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,3 +49,33 @@ def test_a_password_by_one_setting_and_a_fresh_start_that_keeps_the_lake(
     assert again.returncode == 0, again.stderr
     assert {n["state"] for n in checkout.latest_attempt("guarded")["nodes"]} == {"Reused"}
     assert "full" in ApiClient(checkout.client.url).deployment_names("grpo")
+
+
+def test_a_database_of_an_older_release_is_upgraded_at_the_start(
+    new_checkout: Callable[[], Checkout],
+) -> None:
+    checkout = new_checkout()
+    words = ("ingest", "--set", "prompts.train_limit=16", "--run")
+    with checkout.up():
+        first = checkout.grpo("run", *words, "before")
+        assert first.returncode == 0, first.stderr
+        deployments = checkout.client.deployment_names("grpo")
+    present = _revision(checkout)
+    older = checkout.prefect("server", "database", "downgrade", "-r", "-1", "-y")
+    assert older.returncode == 0, older.stdout + older.stderr
+    assert _revision(checkout) != present
+    with checkout.up():
+        assert _revision(checkout) == present
+        assert checkout.client.deployment_names("grpo") == deployments
+        second = checkout.grpo("run", *words, "after")
+        assert second.returncode == 0, second.stderr
+        runs = {run.name: run.state_type for run in checkout.client.latest_flow_runs("grpo")}
+    assert runs == {"before ingest": "COMPLETED", "after ingest": "COMPLETED"}
+    assert [n["state"] for n in checkout.latest_attempt("after")["nodes"]] == ["Reused"]
+
+
+def _revision(checkout: Checkout) -> str:
+    """The migration that the project's SQLite database stands at."""
+    with closing(sqlite3.connect(checkout.project.home / "prefect.db")) as database:
+        ((revision,),) = database.execute("select version_num from alembic_version")
+    return str(revision)

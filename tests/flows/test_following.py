@@ -229,3 +229,29 @@ def test_a_lock_is_held_by_a_living_process_only(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     assert not is_held(lock)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_whose_end_the_server_can_not_record_ends_by_its_own_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.following, "UNRECORDED_SECONDS", 0.1)
+    follower = _follower(tmp_path, FakeServer("RUNNING"), has_runner=True)
+    said: list[str] = []
+    follower.view.say = said.append  # type: ignore[method-assign]
+    log = _start(follower)
+    log.emit("run_finished", run="demo", attempt=1, state="Failed", error="loss nan")
+    ended = follower.follow()
+    assert (ended.state_type, ended.message) == ("FAILED", "loss nan")
+    assert said == ["the server has not recorded how the run ended; `grpo up` tells it"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("state", ["CRASHED", "FAILED"])
+def test_a_run_that_completed_and_could_not_say_so_has_completed(
+    tmp_path: Path, state: str
+) -> None:
+    follower = _follower(tmp_path, FakeServer("RUNNING", state), has_runner=True)
+    log = _start(follower)
+    log.emit("run_finished", run="demo", attempt=1, state="Completed", error="")
+    assert follower.follow().state_type == "COMPLETED"

@@ -12,6 +12,12 @@ from grpo_core.store.progress import ProgressLog
 from grpo_core.types import StageName
 
 
+@pytest.fixture(autouse=True)
+def _server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one, as far as anybody asks."""
+    monkeypatch.setattr(forwarding, "server_is_there", lambda: True)
+
+
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Percentages that reached Prefect."""

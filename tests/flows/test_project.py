@@ -1,9 +1,12 @@
+import shutil
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from flows.processes import write_whole
 from flows.project import SETTINGS, Project, clean_environment, foreign_settings
+from grpo_core.errors import DiskFullError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,3 +69,25 @@ def test_the_profile_names_the_server_while_there_is_one(tmp_path: Path) -> None
     project.write_profile(None)
     profiles = tomllib.loads(project.profiles.read_text(encoding="utf-8"))
     assert profiles["profiles"][profiles["active"]] == {}
+
+
+def test_a_start_asks_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project(tmp_path)
+    project.prepare()
+    project.check_room()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_200_000))
+    with pytest.raises(DiskFullError, match=r"has 1\.2 MB left") as failure:
+        project.check_room()
+    assert "free 8 MB or more" in failure.value.hint
+
+
+def test_what_can_not_be_written_whole_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "server.json"
+    write_whole(path, "first")
+    path.with_suffix(".tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as failure:
+        write_whole(path, "second")
+    assert failure.value.filename == str(path)
+    assert [found.name for found in tmp_path.iterdir()] == ["server.json"]
+    assert path.read_text() == "first"

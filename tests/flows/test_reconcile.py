@@ -1,5 +1,6 @@
 """After a crash the server's picture is brought in line with the processes that live."""
 
+import json
 import os
 from pathlib import Path
 
@@ -26,6 +27,12 @@ class FakeServer(ApiClient):
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         return list(self.runs)
+
+    def latest_flow_runs(self, flow: str, *, timeout: float = 0) -> list[FlowRun]:
+        return [*self.runs, *self.ended]
+
+    def mark_ended(self, run: FlowRun, state_type: str, state_name: str, message: str) -> None:
+        self.changes[run.id] = f"{state_type} {state_name}: {message}"
 
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
         for run in self.ended:
@@ -96,6 +103,56 @@ def test_a_living_run_that_counts_as_crashed_runs_again(tmp_path: Path) -> None:
     told = reconcile(project, server, has_runner=True)
     assert server.changes == {"slept": "running"}
     assert told == ["run 'slept' was counted as crashed, but its process works"]
+
+
+def _attempt(lake: Path, run: str, state: str, error: str = "") -> None:
+    path = lake / "runs" / run / "attempts" / "0001.json"
+    path.parent.mkdir(parents=True)
+    nodes = [
+        {"stage": stage, "label": stage, "kind": stage, "phase": 0, "key": "k", "content": "c"}
+        | {"state": "Computed", "seconds": 1.0, "tokens": 0, "finished_at": "2026-01-01"}
+        for stage in ("ingest", "prefilter")
+    ]
+    record = {"attempt": 1, "state": state, "error": error, "nodes": nodes}
+    record["request"] = {"flow_run": run}
+    path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def test_what_ended_while_the_server_was_away_is_told_from_its_record(tmp_path: Path) -> None:
+    project, lake = Project(tmp_path), tmp_path / "lake"
+
+    def run(name: str, state: str) -> FlowRun:
+        given = {"run": name, "force": ["ingest"], "overrides": [f"execution.lake={lake}"]}
+        return FlowRun(name, name, state, "", given)
+
+    for name in ("done", "reported crashed", "reported failed"):
+        _attempt(lake, name, "Completed")
+    _attempt(lake, "broke", "Failed", "loss nan")
+    _attempt(lake, "halted", "Stopped", "train/1 after 3 of 6 steps")
+    _attempt(lake, "terminated", "Stopped")
+    _attempt(lake, "works", "Running")
+    _attempt(lake, "another's", "Completed")
+    _attempt(lake, "crashed before", "Failed", "loss nan")
+    _attempt(lake, "closing", "Completed")
+    _record(project, "closing", birth_of(os.getpid()) or "")
+    names = ("done", "broke", "halted", "terminated", "works", "no record", "closing")
+    server = FakeServer(*(run(name, "RUNNING") for name in names))
+    other = FlowRun("other", "other", "RUNNING", "", run("another's", "RUNNING").parameters)
+    server.runs += (other,)
+    server.ended = [run(name, "CRASHED") for name in ("reported crashed", "crashed before")]
+    server.ended.append(run("reported failed", "FAILED"))
+    told = reconcile(project, server, has_runner=True)
+    # Without --force: what it named has finished.
+    way_on = f"\nto go on: grpo run full --run %s --set execution.lake={lake}"
+    completed = "COMPLETED Completed: it completed while the server was away"
+    assert server.changes == {
+        "done": completed,
+        "reported crashed": completed,
+        "reported failed": completed,
+        "broke": f"FAILED Failed: loss nan{way_on % 'broke'}",
+        "halted": f"CANCELLED Stopped: train/1 after 3 of 6 steps{way_on % 'halted'}",
+    }
+    assert "run 'done' is completed, as its record says" in told
 
 
 def test_an_automation_is_made_once_and_replaced_when_ours_changes() -> None:

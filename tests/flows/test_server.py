@@ -1,5 +1,6 @@
 import json
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from flows.api import ApiClient
 from flows.local import status
 from flows.processes import ProcessRecord, birth_of, stop_all
 from flows.project import Project
-from flows.server import free_port, is_ours, start_server
+from flows.server import free_port, is_ours, record_process, start_server
 from grpo_core.errors import ConfigError, ServiceError
 
 RUN = {"id": "7", "name": "x", "state": {"type": "RUNNING"}}
@@ -185,3 +186,13 @@ def test_a_waiting_run_is_cancelled_a_running_one_asked_to_stop() -> None:
     for client.state in ("SCHEDULED", "PENDING", "RUNNING", "COMPLETED"):
         client.cancel("7")
     assert states == ["CANCELLED", "CANCELLING", "CANCELLING"]
+
+
+def test_a_service_whose_record_can_not_be_written_does_not_run_on(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.prepare()
+    project.record("server").with_suffix(".tmp").symlink_to("/dev/full")
+    process = subprocess.Popen(["sleep", "600"])
+    with pytest.raises(OSError, match="No space left"):
+        record_process(project, "server", process, "", "")
+    assert process.wait(10) != 0

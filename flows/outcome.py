@@ -1,0 +1,60 @@
+"""How a flow run ended, as its run in the lake says: the server may have been away by then."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flows.api import FlowRun
+from grpo_core.errors import GrpoError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The final state that a flow run is to have.
+
+    Args:
+        state_type: COMPLETED, FAILED or CANCELLED.
+        state_name: Its name in the UI.
+        message: What the state says.
+    """
+
+    state_type: str
+    state_name: str
+    message: str
+
+
+def outcome_of(run: FlowRun) -> Outcome | None:
+    """What the attempt that the flow run made says of its end.
+
+    Returns:
+        None when it has not ended by itself, and when there is no such attempt or it can not be
+        read from here.
+    """
+    from flows.request import lake_of, run_name_of
+    from grpo_core.store.run_records import attempt_files, read_attempt
+
+    lake = lake_of(run.parameters)
+    if lake is None:
+        return None
+    try:
+        for path in reversed(attempt_files(lake / "runs" / run_name_of(run.parameters))):
+            attempt = read_attempt(path)
+            if attempt.get("request", {}).get("flow_run") == run.id:
+                return _outcome(run, attempt)
+    except (GrpoError, OSError):  # a lake of another machine, or a damaged record
+        return None
+    return None
+
+
+def _outcome(run: FlowRun, attempt: dict[str, Any]) -> Outcome | None:
+    from flows.request import WAY_ON, command_of
+    from grpo_core.types import StageName
+
+    state, error = attempt.get("state"), attempt.get("error")
+    if state == "Completed":
+        return Outcome("COMPLETED", state, "it completed while the server was away")
+    if state not in ("Failed", "Stopped") or not error:  # ended from outside: nothing to tell
+        return None
+    begun = list(dict.fromkeys(node["stage"] for node in attempt["nodes"]))
+    finished = [StageName(stage) for stage in begun[:-1]]
+    message = f"{error}{WAY_ON}{command_of(run.parameters, finished)}"
+    return Outcome("FAILED" if state == "Failed" else "CANCELLED", state, message)
