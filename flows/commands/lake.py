@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.commands.options import LakeOption, open_lake
-from flows.console import out
+from flows.console import out, say_left_out
 
 if TYPE_CHECKING:
     from grpo_core.store.lake import Lake
@@ -37,7 +37,9 @@ def _refresh_database(lake: "Lake") -> None:
     """Let `lake.duckdb` name the files that are there now."""
     from grpo_core.store.lake_database import write_lake_database
 
-    write_lake_database(lake.catalog(), lake.database)
+    catalog = lake.catalog()
+    say_left_out(catalog.damaged)
+    write_lake_database(catalog, lake.database)
 
 
 def _name_left_out(paths: Iterable[str]) -> None:
@@ -81,18 +83,21 @@ def verify_command(lake: LakeOption = None) -> None:
 
 @app.command("restore")
 def restore_command(
-    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Run whose rows are missing.")],
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Run to restore.")],
     lake: LakeOption = None,
 ) -> None:
-    """Score reference rows again that a run was trained with and the cache has lost."""
-    from grpo_core.stages.restore import restore_rows
+    """Make again what a run has lost: damaged records of attempts, rows of the reference cache."""
+    from grpo_core.stages.restore import restore_records, restore_rows
 
     def tell(holder: str) -> None:
         out.print(f"waiting for {holder}", soft_wrap=True, highlight=False)
 
     opened = open_lake(lake)
+    mended = restore_records(opened, run)
+    for line in mended:
+        out.print(line, soft_wrap=True, highlight=False)
     count = restore_rows(opened, run, on_wait=tell)
-    if count:
+    if count or mended:
         _refresh_database(opened)
     out.print(f"{count} reference rows scored again")
 

@@ -26,6 +26,7 @@ from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.progress import ProgressLog
+from grpo_core.store.run_mending import mend_attempts
 from grpo_core.store.run_records import read_attempt
 from grpo_core.types import StageName
 
@@ -67,6 +68,7 @@ class RunSession:
             RunBusyError: Another process works under this name.
             ConfigError: The name is not a run name, its engine or device is not there, a budget
                 exceeds the model's context, or the model does not fit the device.
+            ArtifactError: Run.json and the record of an attempt are damaged.
             DiskFullError: What the attempt writes of itself has no room.
         """
         lake = Lake(root)
@@ -93,10 +95,11 @@ class RunSession:
                 check_device_memory(config, stages, policy)
                 graph = build_graph(config, digest_externals(config, lake.digests), fork)
                 labels = {node.label for node in graph.nodes}
+                mended = mend_attempts(directory)
                 attempt = RunRecords(directory).begin(request, labels)
                 session = cls(directory, config, request, attempt)
                 with logging_to(session.log):
-                    yield from session._recorded()
+                    yield from session._recorded(mended)
 
     @classmethod
     def attach(cls, directory: Path) -> "RunSession":
@@ -145,10 +148,13 @@ class RunSession:
             ForkPoint(**fork) if fork else None,
         )
 
-    def _recorded(self) -> Iterator["RunSession"]:
+    def _recorded(self, mended: Sequence[str]) -> Iterator["RunSession"]:
         progress = self.progress
         started = {key: self.request[key] for key in ("stages", "force", "flow_run")}
         progress.emit("run_started", run=self.run, attempt=self.attempt, **started)
+        for text in mended:
+            logger.warning(text)
+            progress.emit("note", stage=self.request["stages"][0], label="records", text=text)
         for warning in config_warnings(self.config):
             progress.emit("note", stage=self.request["stages"][0], label="config", text=warning)
         state, error = "Stopped", ""

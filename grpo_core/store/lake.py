@@ -161,23 +161,29 @@ class Lake:
     def catalog(self, run: str | None = None, *, is_hashed: bool = False) -> Catalog:
         """What views are built from; with `run`, only what that run uses.
 
+        A damaged artefact is left out, and of a whole lake a run whose records are; both are named
+        in `damaged`.
+
         Args:
             run: Run name; None takes the whole lake.
             is_hashed: Compare the sha256 of every file with its manifest, and not only of Parquet
                 files that changed since they were hashed; one that did not change is not read.
 
         Raises:
-            ArtifactError: A directory of the lake is a symbolic link.
+            ArtifactError: A directory of the lake is a symbolic link, or a record of `run` is
+                damaged.
             ConfigError: There is no such run.
             FileUnreadableError: The system does not let a file be read.
         """
         self.refuse_links()
+        damaged: list[DamagedEntry] = []
         if run is not None:
             self.existing_run(run)
-        rows = [row for name in ([run] if run else self.run_names()) for row in self._rows(name)]
+            rows = self.rows_of(run)
+        else:
+            rows = list(self._rows_of_all(damaged))
         wanted = {(row.key, row.content) for row in rows} if run else None
         entries: list[CatalogEntry] = []
-        damaged: list[DamagedEntry] = []
         for path in self._generation_paths(rows if run else None):
             self._add_entry(path, wanted, entries, damaged, is_hashed=is_hashed)
         parts = tuple(self._ref_parts())
@@ -218,7 +224,21 @@ class Lake:
         if wanted is None or (artifact.key, artifact.content) in wanted:
             entries.append(entry)
 
-    def _rows(self, run: str) -> list[RunArtifact]:
+    def _rows_of_all(self, damaged: list[DamagedEntry]) -> Iterator[RunArtifact]:
+        """What every run used; fills `damaged` with runs of which nobody knows it."""
+        for name in self.run_names():
+            try:
+                yield from self.rows_of(name)
+            except ArtifactError as error:
+                damaged.append(DamagedEntry("", name, f"runs/{name}", error.message, error.hint))
+
+    def rows_of(self, run: str) -> list[RunArtifact]:
+        """What a run used, attempt by attempt.
+
+        Raises:
+            ArtifactError: A record of the run is damaged.
+            FileUnreadableError: The system does not let one be read.
+        """
         directory = self.run_directory(run)
         latest = read_run(directory)
         attempts = [read_attempt(path) for path in attempt_files(directory)]

@@ -159,7 +159,8 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
         with_foreign: Also reference caches of other releases that can go, see `foreign_caches`.
 
     Raises:
-        ArtifactError: The directory of a run is a symbolic link, so nobody knows what it uses.
+        ArtifactError: The directory of a run is a symbolic link, or a record in it is damaged, so
+            nobody knows what the run uses.
     """
     _refuse_linked_runs(lake)
     pinned = {(key, content) for _, key, content in _pinned(lake)}
@@ -242,7 +243,17 @@ def compact(lake: Lake) -> list[tuple[str, int, int]]:
 
 def _pinned(lake: Lake) -> set[tuple[str, str, str]]:
     """(stage, key, name of the generation) of everything that an attempt of a run used."""
-    return {(row.stage, row.key, row.content[:12]) for row in lake.catalog().run_artifacts}
+    pinned = set()
+    for run in lake.run_names():
+        try:
+            rows = lake.rows_of(run)
+        except ArtifactError as error:
+            raise ArtifactError(
+                f"what run {run!r} uses is not known, so nothing is removed: {error.message}",
+                hint=error.hint,
+            ) from error
+        pinned |= {(row.stage, row.key, row.content[:12]) for row in rows}
+    return pinned
 
 
 def _unused_caches(lake: Lake) -> list[Path]:

@@ -257,7 +257,7 @@ def test_verify_counts_what_it_may_not_read_apart_and_says_what_helps(lake: Lake
     assert "1 damaged, 2 unreadable" in done.output
     assert "unreadable artifacts/audit/" in done.output
     assert "hint: nothing says that it is damaged" in done.output
-    assert "hint: put it back from a copy, or remove it" in done.output
+    assert "hint: put it back from a copy, or make it again" in done.output
     assert "run the stage again" not in done.output
     (lake.root / "runs/r/attempts/0001.json").unlink()
     min(lake.generations()).joinpath("manifest.json").write_text("{")
