@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from grpo_core.errors import DataContractError
+from grpo_core.store.query_thread import QueryThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,12 @@ class QueryResult:
     Args:
         schema: Arrow schema of the columns.
         reader: Record batches, in order.
+        connection: The database that makes them.
     """
 
     schema: pa.Schema
     reader: pa.RecordBatchReader
+    connection: Any
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -37,8 +40,13 @@ class QueryResult:
         Raises:
             DataContractError: When the database fails in the middle, with its own message.
         """
+        with QueryThread(self.connection) as thread:
+            while (batch := thread.run(self._next)) is not None:
+                yield batch
+
+    def _next(self) -> pa.RecordBatch | None:
         try:
-            yield from self.reader
+            return next(self.reader, None)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise DataContractError(str(error).strip()) from error
 
