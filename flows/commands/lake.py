@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.commands.options import LakeOption, open_lake
-from flows.console import out, say_left_out
+from flows.console import out, say, say_left_out
+from flows.sentences import size
 
 if TYPE_CHECKING:
     from grpo_core.store.lake import Lake
@@ -33,8 +34,17 @@ def _name_foreign_caches(lake: "Lake") -> None:
         )
 
 
+def _tell_waiting(holder: str) -> None:
+    say(f"waiting for {holder}")
+
+
 def _refresh_database(lake: "Lake") -> None:
-    """Let `lake.duckdb` name the files that are there now."""
+    """Let `lake.duckdb` name the files that are there now; waits while the lake is cleaned."""
+    with lake.in_use("grpo lake refresh", on_wait=_tell_waiting):
+        _write_database(lake)
+
+
+def _write_database(lake: "Lake") -> None:
     from grpo_core.store.lake_database import write_lake_database
 
     catalog = lake.catalog()
@@ -89,14 +99,11 @@ def restore_command(
     """Make again what a run has lost: damaged records of attempts, rows of the reference cache."""
     from grpo_core.stages.restore import restore_records, restore_rows
 
-    def tell(holder: str) -> None:
-        out.print(f"waiting for {holder}", soft_wrap=True, highlight=False)
-
     opened = open_lake(lake)
     mended = restore_records(opened, run)
     for line in mended:
         out.print(line, soft_wrap=True, highlight=False)
-    count = restore_rows(opened, run, on_wait=tell)
+    count = restore_rows(opened, run, on_wait=_tell_waiting)
     if count or mended:
         _refresh_database(opened)
     out.print(f"{count} reference rows scored again")
@@ -122,23 +129,23 @@ def gc_command(
         for cache in find_foreign_caches(opened):
             kept = f"kept for {cache.kept_for}" if cache.kept_for else "used by no run: --foreign"
             out.print(
-                f"another release's cache: {cache.num_bytes / 1e6:.1f} MB  {cache.path}  "
+                f"another release's cache: {size(cache.num_bytes)}  {cache.path}  "
                 f"({cache.reference}; last written {cache.last_written}; {kept})",
                 soft_wrap=True,
                 highlight=False,
             )
         garbage = find_garbage(opened, with_foreign=foreign)
         for item in garbage:
-            out.print(f"{item.num_bytes / 1e6:10.1f} MB  {item.path}", soft_wrap=True)
-        total = sum(item.num_bytes for item in garbage) / 1e6
+            out.print(f"{size(item.num_bytes):>10}  {item.path}", soft_wrap=True)
+        total = size(sum(item.num_bytes for item in garbage))
         if remove:
             opened.database.unlink(missing_ok=True)  # killed here, the next stage makes it again
             try:
                 remove_garbage(opened, garbage)
             finally:
-                _refresh_database(opened)
+                _write_database(opened)
         verb = "removed" if remove else "would be removed (--remove does it)"
-        out.print(f"{len(garbage)} items, {total:.1f} MB {verb}")
+        out.print(f"{len(garbage)} items, {total} {verb}")
 
 
 @app.command("compact")
@@ -168,7 +175,7 @@ def export_command(
     _name_left_out(done.left_out)
     out.print(
         f"{target}: run {done.run}, {done.num_artifacts} artefacts, {done.num_cache_rows} "
-        f"reference rows, {done.num_bytes / 1e6:.1f} MB",
+        f"reference rows, {size(done.num_bytes)}",
         soft_wrap=True,
     )
 
@@ -192,6 +199,6 @@ def import_command(
     _name_left_out(done.left_out)
     out.print(
         f"run {done.run}: {done.num_artifacts} artefacts and {done.num_cache_rows} reference rows "
-        f"were new, {done.num_bytes / 1e6:.1f} MB checked",
+        f"were new, {size(done.num_bytes)} checked",
         soft_wrap=True,
     )

@@ -23,7 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_core.errors import ArtifactError, ConfigError
-from grpo_core.store.archives import EXPORT, EXPORT_VERSION, Member, members_below, pack, unpack
+from grpo_core.store.archives import (
+    EXPORT,
+    EXPORT_VERSION,
+    Member,
+    members_below,
+    pack,
+    scratch_beside,
+    unpack,
+)
 from grpo_core.store.arrivals import check_records, code_in, drop_strangers, record_files
 from grpo_core.store.artifacts import CURRENT, Artifact, check_files, read_artifact
 from grpo_core.store.files import FileDigests, fsync_directory, read_json, write_json, write_text
@@ -169,13 +177,13 @@ def _scratch_for(lake: Lake, target: Path) -> AbstractContextManager[Path]:
     try:
         staging.mkdir(exist_ok=True)
     except OSError:
-        return _scratch(target.parent)
-    return _scratch(staging if os.access(staging, os.W_OK) else target.parent)
+        return scratch_beside(target)
+    return _scratch(staging) if os.access(staging, os.W_OK) else scratch_beside(target)
 
 
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """A directory that goes in the end; in an import, on the lake's file system."""
+    """A directory in the lake that goes in the end; one that a killed process left is garbage."""
     path = parent / f".{uuid.uuid4().hex}"
     path.mkdir(parents=True)
     try:

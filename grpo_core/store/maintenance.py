@@ -318,12 +318,13 @@ def _refuse_linked_runs(lake: Lake) -> None:
 
 def _temporaries(lake: Lake) -> list[Path]:
     places = ("artifacts/*/*", "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
-    return sorted(
+    files = sorted(
         path
         for place in places
         for path in lake.root.glob(f"{place}/.*")
         if path.is_file() and _TEMPORARY.fullmatch(path.name)
     )
+    return [*files, *sorted(lake.root.glob(f".{lake.database.name}.*"))]
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:

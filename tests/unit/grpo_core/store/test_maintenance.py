@@ -158,8 +158,12 @@ def test_gc_removes_a_cache_that_no_run_uses_and_what_killed_writers_left(lake: 
     artifact = publish(lake, 1)
     pin(lake, artifact)
     (lake.root / "runs/r/.run.json.0123abcd").write_text("{")
+    views = lake.root / ".lake.duckdb.a1b2c3d4"
+    views.mkdir()
+    (views / "lake.duckdb").write_text("torn")
     remove_garbage(lake, find_garbage(lake))
     assert not cache.directory.exists()
+    assert not views.exists()
     assert not (lake.root / "runs/r/.run.json.0123abcd").exists()
     assert artifact.path.exists()
 
