@@ -158,7 +158,9 @@ def compact_command(lake: LakeOption = None) -> None:
     caches = compact(opened)
     for fingerprint, before, after in caches:
         out.print(f"{fingerprint}: {before} parts before, {after} after")
-    if caches:
+    if not caches:
+        out.print("no reference caches")
+    else:
         _refresh_database(opened)
 
 
@@ -193,7 +195,7 @@ def import_command(
     """Bring an exported run into the lake; every file is checked before any is in it."""
     from grpo_core.store.exchange import import_run
 
-    opened = open_lake(lake)
+    opened = open_lake(lake, may_be_new=True)
     done = import_run(opened, source.resolve(), name=name, allow_code=allow_code)
     _refresh_database(opened)
     _name_left_out(done.left_out)

@@ -2,14 +2,15 @@
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.options import LakeOption, OnlyRunOption, open_lake
+from flows.commands.options import LakeOption, OnlyRunOption, open_lake, whole_file
 from flows.console import out, say, say_error, say_left_out
 from grpo_core.errors import GrpoError, StageInputError
 
@@ -66,9 +67,11 @@ def sql_command(
 
     if sum((bool(report), listing, bool(query) and not listing)) != 1:
         raise typer.BadParameter("give a QUERY, or --report NAME, or --list")
+    if params and not report:
+        raise typer.BadParameter("--param is for --report NAME")
     catalog = narrow(open_lake(lake).catalog(run or None), stage=stage, phase=phase)
     say_left_out(catalog.damaged)
-    with Warehouse(catalog) as warehouse:
+    with Warehouse(catalog) as warehouse, _target(output) as target:
         if listing:
             _show_objects(warehouse.list_objects(), query)
             return
@@ -77,7 +80,11 @@ def sql_command(
         else:
             found = warehouse.query(query)
         width = out.width if output is None else None
-        format_result(found, output_format, output or sys.stdout, width=width)  # type: ignore[arg-type]
+        format_result(found, output_format, target, width=width)  # type: ignore[arg-type]
+
+
+def _target(output: Path | None) -> "AbstractContextManager[IO[str] | Path]":
+    return nullcontext(sys.stdout) if output is None else whole_file(output)
 
 
 def audit_command(

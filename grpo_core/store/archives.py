@@ -19,7 +19,7 @@ from grpo_core.store.lake import is_run_name
 
 EXPORT = "export.json"
 EXPORT_VERSION = 1
-_DAMAGED = "copy the file again"
+_DAMAGED = "copy the file again; only what grpo lake export writes can be imported"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """Errors of file systems that lock nothing."""
 
@@ -151,7 +151,7 @@ def unpack(source: Path, scratch: Path) -> dict[str, Any]:
                         hint="make the archive with grpo lake export",
                     )
             archive.extractall(scratch, filter="data")
-    except (tarfile.TarError, FileNotFoundError) as error:
+    except tarfile.TarError as error:
         raise ArtifactError(
             f"{source} cannot be read as an export: {error}", hint=_DAMAGED
         ) from error

@@ -72,10 +72,11 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
     """Write a run and everything it needs into the tar archive `target`.
 
     Raises:
-        ConfigError: There is no such run.
+        ConfigError: There is no such run, or there can be no such archive.
         ArtifactError: Something that the run uses is missing or damaged.
         RunBusyError: The run is at work, or the lake is being cleaned.
     """
+    _check_target(target)
     used = {(row.stage, row.key, row.content[:12]) for row in lake.catalog(run).run_artifacts}
     who = hold_or_refuse(
         lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}", is_reading=True
@@ -107,6 +108,14 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
     return Exchange(run, len(artifacts), sum(map(len, exported.values())), total, tuple(left_out))
 
 
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise ConfigError(f"{target} is a directory", hint="name the archive in it, as run.tar")
+    nearest = next(path for path in target.parents if path.exists())
+    if not nearest.is_dir():
+        raise ConfigError(f"{nearest} is a file, expected a directory", hint="name another place")
+
+
 def _check_exported(
     lake: Lake, artifacts: Iterable[Artifact], exported: Mapping[str, set[str]], *, hint: str
 ) -> None:
@@ -134,9 +143,14 @@ def import_run(lake: Lake, source: Path, *, name: str = "", allow_code: bool = F
     Raises:
         ArtifactError: The archive is not an export, a file of it is missing or changed, or it
             brings code that was not allowed.
-        ConfigError: The lake has a run of that name.
+        ConfigError: There is no such archive, or the lake has a run of that name.
         RunBusyError: The lake is being cleaned.
     """
+    if not source.exists() or source.is_dir():
+        what = "is a directory" if source.is_dir() else "does not exist"
+        raise ConfigError(f"{source} {what}", hint="name an archive made by grpo lake export")
+    if name:
+        lake.run_directory(name)
     with lake.in_use(f"import of {source}"), _scratch(lake.root / ".staging") as scratch:
         record = unpack(source, scratch)
         run = name or str(record["run"])

@@ -56,6 +56,16 @@ class Lake:
         """DuckDB file with views for other clients; disposable."""
         return self.root / "lake.duckdb"
 
+    def is_one(self) -> bool:
+        """Whether the root is a lake's: a directory that is empty or holds what only lakes do.
+
+        Raises:
+            FileUnreadableError: The system does not let it be listed.
+        """
+        names = {path.name for path in entries_in(self.root)}
+        known = {*(name for name in _TREES if "/" not in name), self.database.name}
+        return self.root.is_dir() and (not names or bool(names & known))
+
     def run_directory(self, run: str) -> Path:
         """Directory of a run.
 

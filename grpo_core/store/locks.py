@@ -158,6 +158,8 @@ def _locked(
 
 def _open(path: Path, *, is_reading: bool) -> int | None:
     """Open a lock file; None when it is not there and only readers may do without."""
+    if is_reading and not path.parent.parent.is_dir():
+        return None  # no lake yet, and whoever only reads makes none
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

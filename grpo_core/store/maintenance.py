@@ -26,7 +26,7 @@ from grpo_core.store.run_records import check_records
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
-_SCORED_AGAIN = "grpo lake restore --run NAME scores missing reference rows"
+_SCORED_AGAIN = "grpo lake restore --run {} scores missing reference rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,9 @@ def _check_cache(lake: Lake, directory: Path) -> tuple[int, list[DamagedEntry]]:
         except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
             path = directory / f"{name}.parquet"
             entry = _damaged(lake, path, "ref-logp", directory.name, error)
-            damaged.append(entry if entry.is_unreadable else replace(entry, hint=_SCORED_AGAIN))
+            damaged.append(
+                entry if entry.is_unreadable else replace(entry, hint=_SCORED_AGAIN.format("NAME"))
+            )
     return len(names), damaged
 
 
@@ -304,7 +306,7 @@ def _rows_lost(
                 older.append(f"run {run!r}: {path} is whole; its reference rows are in {cache}")
             for fingerprint, keys in missing.items():
                 reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
-                yield DamagedEntry(stage, key, path, reason, _SCORED_AGAIN)
+                yield DamagedEntry(stage, key, path, reason, _SCORED_AGAIN.format(run))
 
 
 def _refuse_linked_runs(lake: Lake) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
-from grpo_core.errors import DataContractError
+from grpo_core.store.connection import duckdb_errors
 from grpo_core.store.query_thread import QueryThread
 
 
@@ -45,10 +44,8 @@ class QueryResult:
                 yield batch
 
     def _next(self) -> pa.RecordBatch | None:
-        try:
+        with duckdb_errors():
             return next(self.reader, None)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise DataContractError(str(error).strip()) from error
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows as tuples of Python values."""

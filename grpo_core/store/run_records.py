@@ -100,9 +100,8 @@ def read_attempt(path: Path) -> dict[str, Any]:
         FileUnreadableError: The system does not let it be read.
     """
     hint = (
-        f"put it back from a copy, or make it again from run.json: grpo lake restore --run "
-        f"{path.parents[1].name}, which the run's next attempt does, too; what only that attempt "
-        "used is garbage then"
+        f"grpo lake restore --run {path.parents[1].name} makes it again from run.json, as the next "
+        "attempt does; what only that attempt used is garbage then, so a copy is better"
     )
     record = _read(path, hint=hint)
     nodes = record.get("nodes")

@@ -104,6 +104,7 @@ def test_what_writes_waits_for_gc_or_is_refused(lake: Lake) -> None:
         raise TiredError
 
     with no_run_active(lake):
+        (lake.root / "r.tar").touch()
         with pytest.raises(RunBusyError, match="grpo lake gc"), lake.in_use("import"):
             pass
         with pytest.raises(RunBusyError, match="grpo lake gc"):
