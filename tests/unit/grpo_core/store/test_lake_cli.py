@@ -11,9 +11,9 @@ from typing import Any
 
 import duckdb
 import pytest
+from audited_lake import KEY, make_audited_lake
 from fault_walk import failing_open
-from test_exchange_files import make_lake
-from test_maintenance import fill_cache, pin, publish
+from small_run import make_lake
 from typer.testing import CliRunner, Result
 
 from flows.cli import app
@@ -23,8 +23,6 @@ from grpo_core.store import Lake
 from grpo_core.store.maintenance import verify
 from grpo_core.store.ref_merges import read_replaced
 from grpo_core.store.ref_usage import open_cache
-
-KEY = "a" * 64
 
 
 def grpo_lake(lake: Lake, *words: str) -> Result:
@@ -43,12 +41,7 @@ def all_files(root: Path) -> dict[Path, bytes]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Run `r` with an artefact, an older generation of it and a cache that it does not use."""
-    lake = Lake(tmp_path / "lake")
-    publish(lake, 1)
-    pin(lake, publish(lake, 2))
-    fill_cache(lake)
-    return lake
+    return make_audited_lake(tmp_path / "lake")
 
 
 def rows_for_other_clients(lake: Lake) -> int:

@@ -5,8 +5,8 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
+from audited_lake import KEY, publish, use
 from fault_walk import run_until
 from typer.testing import CliRunner, Result
 
@@ -14,53 +14,17 @@ from flows.cli import app
 from grpo_core.config import load_config
 from grpo_core.errors import ArtifactError, ConfigError
 from grpo_core.stages import RunSession
-from grpo_core.stages.records import NodeResult, RunRecords
+from grpo_core.stages.records import RunRecords
 from grpo_core.stages.restore import restore_records, restore_rows
 from grpo_core.store import Lake
 from grpo_core.store.archives import EXPORT, pack
-from grpo_core.store.artifacts import Artifact, Draft
-from grpo_core.store.canonical import sha256_json
 from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.maintenance import find_garbage, verify
 from grpo_core.store.progress import iter_run_events
 from grpo_core.store.run_mending import mend_attempts
-from grpo_core.store.schemas import AUDIT_RESULTS
 
-PAYLOAD: dict[str, object] = {}
-KEY = sha256_json(PAYLOAD)
 TORN = ["", "{", "[]", "null", '{"attempt": 1}', '{"attempt": 1, "nodes": [1]}']
-
-
-def publish(lake: Lake, rows: int) -> Artifact:
-    table = pa.Table.from_pylist(
-        [{"audit": "a", "severity": "warn", "num_rows": rows, "why": "w"}],
-        schema=AUDIT_RESULTS.schema,
-    )
-    return lake.store.publish(Draft("audit", "audit", KEY, PAYLOAD, {"audit_results": table}))
-
-
-def use(lake: Lake, run: str, artifact: Artifact) -> None:
-    """One attempt of a run that used the artefact."""
-    records = RunRecords(lake.run_directory(run))
-    records.begin({}, {"audit"})
-    records.add(
-        NodeResult(
-            label="audit",
-            kind="audit",
-            stage="audit",
-            phase=-1,
-            key=artifact.key,
-            content=artifact.content,
-            path="x",
-            state="Computed",
-            seconds=1.0,
-            tokens=0,
-            figures={},
-            finished_at="2026-01-01T00:00:00+00:00",
-        )
-    )
-    records.finish("Completed", "")
 
 
 @pytest.fixture
