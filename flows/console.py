@@ -46,7 +46,7 @@ def say_left_out(damaged: "Iterable[DamagedEntry]") -> None:
         num_artefacts += not entry.is_run
     if num_artefacts:
         say_warning(
-            f"damaged artefacts are left out: {num_artefacts}",
+            f"damaged or missing artefacts are left out: {num_artefacts}",
             'grpo sql "from damaged" names them; the next run of their stages makes them again',
         )
 

@@ -194,7 +194,7 @@ class Lake:
             rows = list(self._rows_of_all(damaged))
         wanted = {(row.key, row.content) for row in rows} if run else None
         entries: list[CatalogEntry] = []
-        for path in self._generation_paths(rows if run else None):
+        for path in self._generation_paths(rows, is_whole=run is None):
             self._add_entry(path, wanted, entries, damaged, is_hashed=is_hashed)
         parts = tuple(self._ref_parts())
         return Catalog(
@@ -205,12 +205,18 @@ class Lake:
             ref_parts=parts_in_use(entries, parts) if run else parts,
         )
 
-    def _generation_paths(self, rows: list[RunArtifact] | None) -> list[Path]:
-        if rows is None:
-            return list(self.generations())
-        return sorted(
-            {self.store.key_directory(row.stage, row.key) / row.content[:12] for row in rows}
-        )
+    def _generation_paths(self, rows: list[RunArtifact], *, is_whole: bool) -> list[Path]:
+        """What runs used; of a whole lake what is there and what runs use now, there or not."""
+        if not is_whole:
+            return sorted({self._path_of(row) for row in rows})
+        latest: dict[str, int] = {}
+        for row in rows:
+            latest[row.run] = max(row.attempt, latest.get(row.run, 0))
+        used = (self._path_of(row) for row in rows if row.attempt == latest[row.run])
+        return list(dict.fromkeys([*self.generations(), *used]))
+
+    def _path_of(self, row: RunArtifact) -> Path:
+        return self.store.key_directory(row.stage, row.key) / row.content[:12]
 
     def _add_entry(
         self,

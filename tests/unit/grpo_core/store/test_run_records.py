@@ -1,6 +1,7 @@
 """Records of runs that are torn or gone: named, made good where the attempts know, never fatal."""
 
 import hashlib
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,14 @@ def test_queries_of_a_lake_go_on_without_a_run_whose_attempt_is_torn(lake: Lake)
     assert named.stdout.split() == ["key,path", "r,runs/r"]
     assert grpo_apart(lake, "sql", "--run", "s", "select 1").stderr == ""
     assert "run r is left out" in grpo_apart(lake, "lake", "refresh").stderr
+
+
+def test_queries_of_a_lake_say_that_an_artefact_is_missing(lake: Lake) -> None:
+    _, pinned = lake.catalog("r").run_artifacts
+    shutil.rmtree(lake.store.key_directory("audit", KEY) / pinned.content[:12])
+    found = grpo_apart(lake, "sql", "select count(*) as n from damaged", "--format", "csv")
+    assert found.stdout == "n\n1\n"
+    assert "damaged or missing artefacts are left out: 1" in found.stderr
 
 
 @pytest.mark.parametrize("torn", ["attempts/0001.json", "config.json"])
