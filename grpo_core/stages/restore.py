@@ -17,7 +17,7 @@ from grpo_core.store.lake import Lake
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_rows import Fingerprint, RefRow
 from grpo_core.store.ref_usage import caches_of, judged_rows, missing_rows, open_cache
-from grpo_core.store.run_mending import mend_attempts
+from grpo_core.store.run_mending import mend_attempts, torn_attempts
 from grpo_core.store.run_records import read_run
 from grpo_core.types import Kind
 
@@ -35,9 +35,11 @@ def restore_records(lake: Lake, run: str) -> list[str]:
     Raises:
         ConfigError: There is no such run.
         ArtifactError: Run.json is damaged too.
-        RunBusyError: The run is at work, or the lake is being cleaned.
+        RunBusyError: There are some, and the run is at work, or the lake is being cleaned.
     """
     directory = lake.existing_run(run)
+    if not torn_attempts(directory):
+        return []
     who = f"grpo lake restore of run {run!r}"
     with lake.in_use(who), hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run {run!r}"):
         return mend_attempts(directory)

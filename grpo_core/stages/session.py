@@ -24,7 +24,7 @@ from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import forget_stop
 from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
-from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.locks import NAME_IN_USE, hold_or_refuse
 from grpo_core.store.progress import ProgressLog
 from grpo_core.store.run_mending import mend_attempts
 from grpo_core.store.run_records import read_attempt
@@ -76,7 +76,8 @@ class RunSession:
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
         lock = lake.lock_path(f"run-{run}")
         on_wait = partial(_say_waiting, directory, stages[0])
-        with machine_faults_named(), hold_or_refuse(lock, who, what=f"run name {run!r}"):
+        held = hold_or_refuse(lock, who, what=f"run name {run!r}", hint=NAME_IN_USE)
+        with machine_faults_named(), held:
             forget_stop(directory)  # what comes from here on is meant for this attempt
             with lake.in_use(who, on_wait=on_wait):
                 (directory / "logs").mkdir(parents=True, exist_ok=True)

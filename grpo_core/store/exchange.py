@@ -36,7 +36,7 @@ from grpo_core.store.arrivals import check_records, code_in, drop_strangers, rec
 from grpo_core.store.artifacts import CURRENT, Artifact, check_files, read_artifact
 from grpo_core.store.files import FileDigests, fsync_directory, read_json, write_json, write_text
 from grpo_core.store.lake import Lake
-from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.locks import NAME_IN_USE, hold_or_refuse
 from grpo_core.store.manifests import MANIFEST
 from grpo_core.store.ref_cache import RefLogprobCache
 from grpo_core.store.ref_claims import read_fingerprint
@@ -160,8 +160,8 @@ def import_run(lake: Lake, source: Path, *, name: str = "", allow_code: bool = F
         staged = sorted(path for path in scratch.glob("artifacts/*/*/*") if path.is_dir())
         check_records(records, {(p.parents[1].name, p.parent.name, p.name) for p in staged})
         final = lake.run_directory(run)
-        what = f"run name {run!r}"
-        with hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake import", what=what):
+        lock, what = lake.lock_path(f"run-{run}"), f"run name {run!r}"
+        with hold_or_refuse(lock, "grpo lake import", what=what, hint=NAME_IN_USE):
             if final.exists():
                 raise ConfigError(
                     f"run: the lake has a run called {run!r}", hint="import it with --as NAME"

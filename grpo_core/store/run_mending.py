@@ -32,17 +32,28 @@ def mend_attempts(directory: Path) -> list[str]:
         ArtifactError: Run.json is damaged too.
         FileUnreadableError: The system does not let a record be read.
     """
-    torn: list[Path] = []
-    known: list[Any] = []
-    for path in attempt_files(directory):
-        try:
-            known += read_attempt(path)["nodes"]
-        except ArtifactError:
-            torn.append(path)
+    torn = torn_attempts(directory)
     if not torn:
         return []
+    whole = (path for path in attempt_files(directory) if path not in torn)
+    known = [node for path in whole for node in read_attempt(path)["nodes"]]
     nodes = [node for node in _nodes(directory, torn[-1]) if node not in known]
     return [_mend(path, nodes if path == torn[-1] else []) for path in torn]
+
+
+def torn_attempts(directory: Path) -> list[Path]:
+    """Records of a run's attempts that are damaged, in order.
+
+    Raises:
+        FileUnreadableError: The system does not let one be read.
+    """
+    torn = []
+    for path in attempt_files(directory):
+        try:
+            read_attempt(path)
+        except ArtifactError:
+            torn.append(path)
+    return torn
 
 
 def _nodes(directory: Path, attempt: Path) -> list[Any]:

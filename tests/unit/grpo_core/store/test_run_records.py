@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from flows.cli import app
 from grpo_core.config import load_config
-from grpo_core.errors import ArtifactError, ConfigError
+from grpo_core.errors import ArtifactError, ConfigError, RunBusyError
 from grpo_core.stages import RunSession
 from grpo_core.stages.records import RunRecords
 from grpo_core.stages.restore import restore_records, restore_rows
@@ -21,6 +21,7 @@ from grpo_core.store import Lake
 from grpo_core.store.archives import EXPORT, pack
 from grpo_core.store.exchange import export_run, import_run
 from grpo_core.store.files import read_json, write_json
+from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.maintenance import find_garbage, verify
 from grpo_core.store.progress import iter_run_events
 from grpo_core.store.run_mending import mend_attempts
@@ -253,3 +254,15 @@ def test_an_archive_with_a_torn_configuration_is_refused(
     with pytest.raises(ArtifactError, match=r"config\.json"):
         import_run(other, tmp_path / "torn.tar", allow_code=is_allowed)
     assert other.run_names() == []
+
+
+def test_a_restore_while_the_run_is_at_work_is_refused_only_where_records_are_torn(
+    lake: Lake,
+) -> None:
+    path = lake.run_directory("r") / "attempts/0001.json"
+    with hold_or_refuse(lake.lock_path("run-r"), "run 'r'", what="run name 'r'"):
+        assert restore_records(lake, "r") == []
+        path.write_text("{")
+        with pytest.raises(RunBusyError):
+            restore_records(lake, "r")
+    assert path.read_text() == "{"
