@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from grpo_core.config import stored_config
-from grpo_core.errors import DataContractError
+from grpo_core.errors import DataContractError, StageInputError
 
 if TYPE_CHECKING:
     from grpo_core.config import RunConfig
@@ -30,13 +30,18 @@ def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditRe
     """Run the audits over what the latest attempt of `run` uses, with its configuration.
 
     Raises:
-        DataContractError: There is no such run, or it has made nothing yet.
+        DataContractError: There is no such run.
+        StageInputError: It has made nothing yet.
     """
     from grpo_core.audits import audit_run
     from grpo_core.stages.audit import audit_params
 
     config = config_of_run(lake, run)
     catalog = lake.catalog(run, is_hashed=True)
+    if not catalog.run_artifacts:
+        raise StageInputError(
+            f"run {run!r} has made nothing yet", hint="grpo run makes something to look at"
+        )
     return audit_run(catalog, run, audit_params(config), deep=deep)
 
 
@@ -44,7 +49,8 @@ def make_report(lake: "Lake", run: str) -> Path:
     """Write the report of `run` into its directory; returns the file.
 
     Raises:
-        DataContractError: There is no such run, or it has made nothing yet.
+        DataContractError: There is no such run.
+        StageInputError: It has made nothing yet.
     """
     from grpo_core.reporting.report import write_report
     from grpo_core.store.warehouse import Warehouse

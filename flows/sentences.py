@@ -1,4 +1,4 @@
-"""Events, durations and figures in words: the same in the terminal and in Prefect's log."""
+"""Events, durations, sizes and figures in words: the same in the terminal and in Prefect's log."""
 
 from typing import Any
 
@@ -38,3 +38,12 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
+
+
+def size(num_bytes: int) -> str:
+    """Bytes for people: 0 B, 999 B, 1.0 KB, 23.4 MB, 1.2 TB (decimal units)."""
+    if num_bytes < 1000:
+        return f"{num_bytes} B"
+    powers = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+    unit = next((name for name, power in powers.items() if num_bytes < 999.95 * power), "TB")
+    return f"{num_bytes / powers[unit]:.1f} {unit}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.commands.options import LakeOption, open_lake
-from flows.console import out
+from flows.console import out, say, say_left_out
+from flows.sentences import size
 
 if TYPE_CHECKING:
     from grpo_core.store.lake import Lake
@@ -33,11 +34,22 @@ def _name_foreign_caches(lake: "Lake") -> None:
         )
 
 
+def _tell_waiting(holder: str) -> None:
+    say(f"waiting for {holder}")
+
+
 def _refresh_database(lake: "Lake") -> None:
-    """Let `lake.duckdb` name the files that are there now."""
+    """Let `lake.duckdb` name the files that are there now; waits while the lake is cleaned."""
+    with lake.in_use("grpo lake refresh", on_wait=_tell_waiting):
+        _write_database(lake)
+
+
+def _write_database(lake: "Lake") -> None:
     from grpo_core.store.lake_database import write_lake_database
 
-    write_lake_database(lake.catalog(), lake.database)
+    catalog = lake.catalog()
+    say_left_out(catalog.damaged)
+    write_lake_database(catalog, lake.database)
 
 
 def _name_left_out(paths: Iterable[str]) -> None:
@@ -81,18 +93,18 @@ def verify_command(lake: LakeOption = None) -> None:
 
 @app.command("restore")
 def restore_command(
-    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Run whose rows are missing.")],
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="Run to restore.")],
     lake: LakeOption = None,
 ) -> None:
-    """Score reference rows again that a run was trained with and the cache has lost."""
-    from grpo_core.stages.restore import restore_rows
-
-    def tell(holder: str) -> None:
-        out.print(f"waiting for {holder}", soft_wrap=True, highlight=False)
+    """Make again what a run has lost: damaged records of attempts, rows of the reference cache."""
+    from grpo_core.stages.restore import restore_records, restore_rows
 
     opened = open_lake(lake)
-    count = restore_rows(opened, run, on_wait=tell)
-    if count:
+    mended = restore_records(opened, run)
+    for line in mended:
+        out.print(line, soft_wrap=True, highlight=False)
+    count = restore_rows(opened, run, on_wait=_tell_waiting)
+    if count or mended:
         _refresh_database(opened)
     out.print(f"{count} reference rows scored again")
 
@@ -117,23 +129,23 @@ def gc_command(
         for cache in find_foreign_caches(opened):
             kept = f"kept for {cache.kept_for}" if cache.kept_for else "used by no run: --foreign"
             out.print(
-                f"another release's cache: {cache.num_bytes / 1e6:.1f} MB  {cache.path}  "
+                f"another release's cache: {size(cache.num_bytes)}  {cache.path}  "
                 f"({cache.reference}; last written {cache.last_written}; {kept})",
                 soft_wrap=True,
                 highlight=False,
             )
         garbage = find_garbage(opened, with_foreign=foreign)
         for item in garbage:
-            out.print(f"{item.num_bytes / 1e6:10.1f} MB  {item.path}", soft_wrap=True)
-        total = sum(item.num_bytes for item in garbage) / 1e6
+            out.print(f"{size(item.num_bytes):>10}  {item.path}", soft_wrap=True)
+        total = size(sum(item.num_bytes for item in garbage))
         if remove:
             opened.database.unlink(missing_ok=True)  # killed here, the next stage makes it again
             try:
                 remove_garbage(opened, garbage)
             finally:
-                _refresh_database(opened)
+                _write_database(opened)
         verb = "removed" if remove else "would be removed (--remove does it)"
-        out.print(f"{len(garbage)} items, {total:.1f} MB {verb}")
+        out.print(f"{len(garbage)} items, {total} {verb}")
 
 
 @app.command("compact")
@@ -146,7 +158,9 @@ def compact_command(lake: LakeOption = None) -> None:
     caches = compact(opened)
     for fingerprint, before, after in caches:
         out.print(f"{fingerprint}: {before} parts before, {after} after")
-    if caches:
+    if not caches:
+        out.print("no reference caches")
+    else:
         _refresh_database(opened)
 
 
@@ -163,7 +177,7 @@ def export_command(
     _name_left_out(done.left_out)
     out.print(
         f"{target}: run {done.run}, {done.num_artifacts} artefacts, {done.num_cache_rows} "
-        f"reference rows, {done.num_bytes / 1e6:.1f} MB",
+        f"reference rows, {size(done.num_bytes)}",
         soft_wrap=True,
     )
 
@@ -181,12 +195,12 @@ def import_command(
     """Bring an exported run into the lake; every file is checked before any is in it."""
     from grpo_core.store.exchange import import_run
 
-    opened = open_lake(lake)
+    opened = open_lake(lake, may_be_new=True)
     done = import_run(opened, source.resolve(), name=name, allow_code=allow_code)
     _refresh_database(opened)
     _name_left_out(done.left_out)
     out.print(
         f"run {done.run}: {done.num_artifacts} artefacts and {done.num_cache_rows} reference rows "
-        f"were new, {done.num_bytes / 1e6:.1f} MB checked",
+        f"were new, {size(done.num_bytes)} checked",
         soft_wrap=True,
     )

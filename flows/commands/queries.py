@@ -2,15 +2,17 @@
 
 import json
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.options import LakeOption, OnlyRunOption, open_lake
-from flows.console import out, say
+from flows.commands.options import LakeOption, OnlyRunOption, open_lake, whole_file
+from flows.console import out, say, say_error, say_left_out
+from grpo_core.errors import GrpoError, StageInputError
 
 if TYPE_CHECKING:
     from grpo_core.store.results import AuditResult, SqlObject
@@ -65,8 +67,11 @@ def sql_command(
 
     if sum((bool(report), listing, bool(query) and not listing)) != 1:
         raise typer.BadParameter("give a QUERY, or --report NAME, or --list")
+    if params and not report:
+        raise typer.BadParameter("--param is for --report NAME")
     catalog = narrow(open_lake(lake).catalog(run or None), stage=stage, phase=phase)
-    with Warehouse(catalog) as warehouse:
+    say_left_out(catalog.damaged)
+    with Warehouse(catalog) as warehouse, _target(output) as target:
         if listing:
             _show_objects(warehouse.list_objects(), query)
             return
@@ -75,7 +80,11 @@ def sql_command(
         else:
             found = warehouse.query(query)
         width = out.width if output is None else None
-        format_result(found, output_format, output or sys.stdout, width=width)  # type: ignore[arg-type]
+        format_result(found, output_format, target, width=width)  # type: ignore[arg-type]
+
+
+def _target(output: Path | None) -> "AbstractContextManager[IO[str] | Path]":
+    return nullcontext(sys.stdout) if output is None else whole_file(output)
 
 
 def audit_command(
@@ -83,19 +92,35 @@ def audit_command(
     deep: Annotated[bool, typer.Option("--deep", help="Recompute from the token lists.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Run the SQL audits; exit code 1 when a blocking one finds rows."""
+    """Run the SQL audits; exit code 1 when a blocking one finds rows or a run cannot be audited."""
     from flows.reports import audit_of_run
 
     opened = open_lake(lake)
-    is_blocked = False
-    for name in [run] if run else opened.run_names():
-        results = audit_of_run(opened, name, deep=deep)
-        _show_audits(name, results)
-        is_blocked |= any(result.is_blocking for result in results)
-    if not run and not opened.run_names():
+    names = [run] if run else opened.run_names()
+    if not names:
         say(f"no runs in {opened.root}")
+    is_blocked = False
+    for name in names:
+        try:
+            results = audit_of_run(opened, name, deep=deep)
+        except GrpoError as error:
+            if run:
+                raise
+            is_blocked |= _show_not_audited(name, error)
+        else:
+            _show_audits(name, results)
+            is_blocked |= any(result.is_blocking for result in results)
     if is_blocked:
         raise typer.Exit(1)
+
+
+def _show_not_audited(run: str, error: GrpoError) -> bool:
+    """Say why a run of several is not audited; returns whether that counts as a finding."""
+    if isinstance(error, StageInputError):  # it has just begun
+        say(error.message)
+        return False
+    say_error(f"run {run} is not audited: {error.message}", error.hint)
+    return True
 
 
 def report_command(run: OnlyRunOption = "tiny", lake: LakeOption = None) -> None:

@@ -1,6 +1,7 @@
 """`grpo regrade`: what the present verifier would have said of a run's completions."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.options import LakeOption, SetOption, open_lake
+from flows.commands.options import LakeOption, SetOption, open_lake, whole_file
 from flows.console import out
 
 if TYPE_CHECKING:
@@ -52,13 +53,16 @@ def regrade_command(
 
     opened = open_lake(lake)
     config = regraded_config(config_of_run(opened, run), overrides or ())
-    with regrade(opened.catalog(run), run, config) as warehouse:
+    with (
+        nullcontext() if output is None else whole_file(output) as target,
+        regrade(opened.catalog(run), run, config) as warehouse,
+    ):
         if output is not None or output_format == "json":
             text = json.dumps(_document(warehouse, run), ensure_ascii=False, indent=1)
-            if output is None:
+            if target is None:
                 out.print(text, soft_wrap=True, highlight=False, markup=False)
             else:
-                output.write_text(text + "\n", encoding="utf-8")
+                target.write_text(text + "\n", encoding="utf-8")
         else:
             _show(warehouse, run)
 

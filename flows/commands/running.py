@@ -57,7 +57,7 @@ def watch_command(
 
     server = find_server(this_project())
     client = client_of(this_project(), server) if server else None
-    raise typer.Exit(watch(open_lake(lake).run_directory(run), client))
+    raise typer.Exit(watch(open_lake(lake, may_be_new=True).run_directory(run), client))
 
 
 def stop_command(
@@ -74,4 +74,6 @@ def stop_command(
     from flows.project import this_project
     from flows.stopping import stop
 
-    raise typer.Exit(stop(this_project(), open_lake(lake).run_directory(run), now=now))
+    raise typer.Exit(
+        stop(this_project(), open_lake(lake, may_be_new=True).run_directory(run), now=now)
+    )

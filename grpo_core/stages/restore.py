@@ -1,4 +1,4 @@
-"""`grpo lake restore`: reference rows that a run rests on and no cache has, scored again."""
+"""`grpo lake restore`: records of a run, and reference rows that no cache has, made again."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,8 +14,10 @@ from grpo_core.stages.devices import device_lock
 from grpo_core.store.artifacts import Artifact
 from grpo_core.store.exchange import latest_pins
 from grpo_core.store.lake import Lake
+from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.ref_rows import Fingerprint, RefRow
 from grpo_core.store.ref_usage import caches_of, judged_rows, missing_rows, open_cache
+from grpo_core.store.run_mending import mend_attempts, torn_attempts
 from grpo_core.store.run_records import read_run
 from grpo_core.types import Kind
 
@@ -25,6 +27,22 @@ def _wait_silently(holder: str) -> None:
 
 
 _TOKENS = ["prompt_token_ids", "completion_token_ids", "temperature"]
+
+
+def restore_records(lake: Lake, run: str) -> list[str]:
+    """Make damaged records of a run's attempts again; returns a line on each.
+
+    Raises:
+        ConfigError: There is no such run.
+        ArtifactError: Run.json is damaged too.
+        RunBusyError: There are some, and the run is at work, or the lake is being cleaned.
+    """
+    directory = lake.existing_run(run)
+    if not torn_attempts(directory):
+        return []
+    who = f"grpo lake restore of run {run!r}"
+    with lake.in_use(who), hold_or_refuse(lake.lock_path(f"run-{run}"), who, what=f"run {run!r}"):
+        return mend_attempts(directory)
 
 
 def restore_rows(lake: Lake, run: str, *, on_wait: Callable[[str], None] = _wait_silently) -> int:

@@ -24,8 +24,9 @@ from grpo_core.stages.records import RunRecords
 from grpo_core.stages.stopping import forget_stop
 from grpo_core.store.files import write_json
 from grpo_core.store.lake import Lake
-from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.locks import NAME_IN_USE, hold_or_refuse
 from grpo_core.store.progress import ProgressLog
+from grpo_core.store.run_mending import mend_attempts
 from grpo_core.store.run_records import read_attempt
 from grpo_core.types import StageName
 
@@ -67,6 +68,7 @@ class RunSession:
             RunBusyError: Another process works under this name.
             ConfigError: The name is not a run name, its engine or device is not there, a budget
                 exceeds the model's context, or the model does not fit the device.
+            ArtifactError: Run.json and the record of an attempt are damaged.
             DiskFullError: What the attempt writes of itself has no room.
         """
         lake = Lake(root)
@@ -74,7 +76,8 @@ class RunSession:
         who = f"run {run!r}, flow run {flow_run or 'none'} on {socket.gethostname()}"
         lock = lake.lock_path(f"run-{run}")
         on_wait = partial(_say_waiting, directory, stages[0])
-        with machine_faults_named(), hold_or_refuse(lock, who, what=f"run name {run!r}"):
+        held = hold_or_refuse(lock, who, what=f"run name {run!r}", hint=NAME_IN_USE)
+        with machine_faults_named(), held:
             forget_stop(directory)  # what comes from here on is meant for this attempt
             with lake.in_use(who, on_wait=on_wait):
                 (directory / "logs").mkdir(parents=True, exist_ok=True)
@@ -93,10 +96,11 @@ class RunSession:
                 check_device_memory(config, stages, policy)
                 graph = build_graph(config, digest_externals(config, lake.digests), fork)
                 labels = {node.label for node in graph.nodes}
+                mended = mend_attempts(directory)
                 attempt = RunRecords(directory).begin(request, labels)
                 session = cls(directory, config, request, attempt)
                 with logging_to(session.log):
-                    yield from session._recorded()
+                    yield from session._recorded(mended)
 
     @classmethod
     def attach(cls, directory: Path) -> "RunSession":
@@ -145,10 +149,13 @@ class RunSession:
             ForkPoint(**fork) if fork else None,
         )
 
-    def _recorded(self) -> Iterator["RunSession"]:
+    def _recorded(self, mended: Sequence[str]) -> Iterator["RunSession"]:
         progress = self.progress
         started = {key: self.request[key] for key in ("stages", "force", "flow_run")}
         progress.emit("run_started", run=self.run, attempt=self.attempt, **started)
+        for text in mended:
+            logger.warning(text)
+            progress.emit("note", stage=self.request["stages"][0], label="records", text=text)
         for warning in config_warnings(self.config):
             progress.emit("note", stage=self.request["stages"][0], label="config", text=warning)
         state, error = "Stopped", ""

@@ -1,9 +1,14 @@
 """The tar archive of an export: which files are in it, and that they arrived as they were."""
 
+import errno
+import fcntl
 import os
+import re
+import shutil
 import tarfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,9 @@ from grpo_core.store.lake import is_run_name
 
 EXPORT = "export.json"
 EXPORT_VERSION = 1
-_DAMAGED = "copy the file again"
+_DAMAGED = "copy the file again; only what grpo lake export writes can be imported"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+"""Errors of file systems that lock nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +53,86 @@ def members_below(root: Path, names: Iterable[Path]) -> dict[str, Member]:
 
 def pack(members: Mapping[str, Path], target: Path) -> None:
     """Write the archive in full, then rename it to `target`."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    try:
+    with claimed_beside(target) as temporary:
         with tarfile.open(temporary, "w") as archive:
             archive.dereference = True  # files that are links to one another are files of their own
             for name, path in members.items():
                 archive.add(path, name, recursive=False)
         fsync_file(temporary)
         os.replace(temporary, target)
+    fsync_directory(target.parent)
+
+
+@contextmanager
+def scratch_beside(target: Path) -> Iterator[Path]:
+    """A directory beside the archive for what goes into it; gone in the end, see below."""
+    with claimed_beside(target) as guard:
+        path = _scratch_of(guard)
+        path.mkdir()
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def claimed_beside(target: Path) -> Iterator[Path]:
+    """An empty hidden file beside `target`, gone in the end unless it was renamed.
+
+    It is locked for as long as this process lives. What a killed process has left there is locked
+    by nobody, and removed first, together with its scratch directory; on a file system without
+    locks nobody knows whether a writer lives, and it stays.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}")
+    for path in sorted(target.parent.iterdir()):
+        if name.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            _remove_if_abandoned(path)
+    temporary, descriptor = _claim(target)
+    try:
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-    fsync_directory(target.parent)
+        os.close(descriptor)
+
+
+def _claim(target: Path) -> tuple[Path, int]:
+    while True:
+        path = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        _is_locked_now(descriptor)
+        if os.fstat(descriptor).st_nlink:  # else another took it for abandoned before it was locked
+            return path, descriptor
+        os.close(descriptor)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except (FileNotFoundError, PermissionError):  # gone meanwhile, or another user's
+        return
+    try:
+        if _is_locked_now(descriptor):
+            shutil.rmtree(_scratch_of(path), ignore_errors=True)
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked_now(descriptor: int) -> bool:
+    """Lock a file; False when a living process has it locked, or nobody can."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, *_NO_LOCKS):
+            raise
+        return False
+    return True
+
+
+def _scratch_of(guard: Path) -> Path:
+    """The directory that goes with a claimed file."""
+    return guard.with_name(f"{guard.name}.rows")
 
 
 def unpack(source: Path, scratch: Path) -> dict[str, Any]:
@@ -76,7 +151,7 @@ def unpack(source: Path, scratch: Path) -> dict[str, Any]:
                         hint="make the archive with grpo lake export",
                     )
             archive.extractall(scratch, filter="data")
-    except (tarfile.TarError, FileNotFoundError) as error:
+    except tarfile.TarError as error:
         raise ArtifactError(
             f"{source} cannot be read as an export: {error}", hint=_DAMAGED
         ) from error

@@ -39,7 +39,7 @@ class CatalogEntry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedEntry:
-    """An artefact that is left out of every view, and why.
+    """An artefact or a run that is left out of every view, and why.
 
     Args:
         stage: Stage that made it; empty for the record of a run.
@@ -56,6 +56,11 @@ class DamagedEntry:
     reason: str
     hint: str = ""
     is_unreadable: bool = False
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run, or a record of one, and not an artefact."""
+        return not self.stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class Catalog:
 
     Args:
         entries: Complete artefacts (all generations).
-        damaged: Artefacts left out.
+        damaged: Artefacts left out, and runs whose records are damaged.
         run_artifacts: Who used what; the latest attempt of a run lists all its nodes.
         live_files: Table name (`rollouts`, `steps`, `events`) → unit files of phases in progress.
         ref_parts: Parts of the reference caches.
@@ -108,6 +113,11 @@ class Catalog:
     run_artifacts: tuple[RunArtifact, ...]
     live_files: dict[str, tuple[Path, ...]]
     ref_parts: tuple[Path, ...] = ()
+
+    @property
+    def lost_runs(self) -> tuple[DamagedEntry, ...]:
+        """Runs of which nobody knows what they use."""
+        return tuple(entry for entry in self.damaged if entry.is_run)
 
 
 def narrow(catalog: Catalog, *, stage: str = "", phase: int | None = None) -> Catalog:

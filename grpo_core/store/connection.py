@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from grpo_core.errors import DataContractError
 from grpo_core.store.relations import quote
@@ -17,11 +18,20 @@ _READ_ONLY_HINT = "one SELECT (also FROM, WITH, DESCRIBE, SHOW, SUMMARIZE) at a 
 
 @contextlib.contextmanager
 def duckdb_errors() -> Iterator[None]:
-    """Turn DuckDB's errors into the product's, message unchanged."""
+    """Turn the database's errors into the product's, message unchanged."""
     try:
         yield
-    except duckdb.Error as error:
-        raise DataContractError(str(error).strip()) from error
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        message = str(error).strip()
+        raise DataContractError(message, hint=_hint(error, message)) from error
+
+
+def _hint(error: Exception, message: str) -> str:
+    if isinstance(error, duckdb.CatalogException):
+        return "grpo sql --list names tables and views, grpo sql --list NAME their columns"
+    if ".parquet" in message:
+        return "grpo lake verify names every damaged file and what heals it"
+    return ""
 
 
 def connect(threads: int | None, memory_bytes: int | None = None) -> Any:

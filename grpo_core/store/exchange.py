@@ -23,12 +23,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_core.errors import ArtifactError, ConfigError
-from grpo_core.store.archives import EXPORT, EXPORT_VERSION, Member, members_below, pack, unpack
+from grpo_core.store.archives import (
+    EXPORT,
+    EXPORT_VERSION,
+    Member,
+    members_below,
+    pack,
+    scratch_beside,
+    unpack,
+)
 from grpo_core.store.arrivals import check_records, code_in, drop_strangers, record_files
 from grpo_core.store.artifacts import CURRENT, Artifact, check_files, read_artifact
 from grpo_core.store.files import FileDigests, fsync_directory, read_json, write_json, write_text
 from grpo_core.store.lake import Lake
-from grpo_core.store.locks import hold_or_refuse
+from grpo_core.store.locks import NAME_IN_USE, hold_or_refuse
 from grpo_core.store.manifests import MANIFEST
 from grpo_core.store.ref_cache import RefLogprobCache
 from grpo_core.store.ref_claims import read_fingerprint
@@ -64,10 +72,11 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
     """Write a run and everything it needs into the tar archive `target`.
 
     Raises:
-        ConfigError: There is no such run.
+        ConfigError: There is no such run, or there can be no such archive.
         ArtifactError: Something that the run uses is missing or damaged.
         RunBusyError: The run is at work, or the lake is being cleaned.
     """
+    _check_target(target)
     used = {(row.stage, row.key, row.content[:12]) for row in lake.catalog(run).run_artifacts}
     who = hold_or_refuse(
         lake.lock_path(f"run-{run}"), "grpo lake export", what=f"run {run!r}", is_reading=True
@@ -99,6 +108,14 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
     return Exchange(run, len(artifacts), sum(map(len, exported.values())), total, tuple(left_out))
 
 
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise ConfigError(f"{target} is a directory", hint="name the archive in it, as run.tar")
+    nearest = next(path for path in target.parents if path.exists())
+    if not nearest.is_dir():
+        raise ConfigError(f"{nearest} is a file, expected a directory", hint="name another place")
+
+
 def _check_exported(
     lake: Lake, artifacts: Iterable[Artifact], exported: Mapping[str, set[str]], *, hint: str
 ) -> None:
@@ -126,9 +143,14 @@ def import_run(lake: Lake, source: Path, *, name: str = "", allow_code: bool = F
     Raises:
         ArtifactError: The archive is not an export, a file of it is missing or changed, or it
             brings code that was not allowed.
-        ConfigError: The lake has a run of that name.
+        ConfigError: There is no such archive, or the lake has a run of that name.
         RunBusyError: The lake is being cleaned.
     """
+    if not source.exists() or source.is_dir():
+        what = "is a directory" if source.is_dir() else "does not exist"
+        raise ConfigError(f"{source} {what}", hint="name an archive made by grpo lake export")
+    if name:
+        lake.run_directory(name)
     with lake.in_use(f"import of {source}"), _scratch(lake.root / ".staging") as scratch:
         record = unpack(source, scratch)
         run = name or str(record["run"])
@@ -138,8 +160,8 @@ def import_run(lake: Lake, source: Path, *, name: str = "", allow_code: bool = F
         staged = sorted(path for path in scratch.glob("artifacts/*/*/*") if path.is_dir())
         check_records(records, {(p.parents[1].name, p.parent.name, p.name) for p in staged})
         final = lake.run_directory(run)
-        what = f"run name {run!r}"
-        with hold_or_refuse(lake.lock_path(f"run-{run}"), "grpo lake import", what=what):
+        lock, what = lake.lock_path(f"run-{run}"), f"run name {run!r}"
+        with hold_or_refuse(lock, "grpo lake import", what=what, hint=NAME_IN_USE):
             if final.exists():
                 raise ConfigError(
                     f"run: the lake has a run called {run!r}", hint="import it with --as NAME"
@@ -169,13 +191,13 @@ def _scratch_for(lake: Lake, target: Path) -> AbstractContextManager[Path]:
     try:
         staging.mkdir(exist_ok=True)
     except OSError:
-        return _scratch(target.parent)
-    return _scratch(staging if os.access(staging, os.W_OK) else target.parent)
+        return scratch_beside(target)
+    return _scratch(staging) if os.access(staging, os.W_OK) else scratch_beside(target)
 
 
 @contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """A directory that goes in the end; in an import, on the lake's file system."""
+    """A directory in the lake that goes in the end; one that a killed process left is garbage."""
     path = parent / f".{uuid.uuid4().hex}"
     path.mkdir(parents=True)
     try:

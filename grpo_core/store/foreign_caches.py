@@ -85,7 +85,8 @@ def _users(catalog: Catalog) -> tuple[dict[str, set[str]], str]:
     """Digest of a fingerprint → runs whose artefacts rest on it; and what stands in doubt."""
     fingerprints = {(entry.key, entry.content): entry.ref_fingerprint for entry in catalog.entries}
     users: dict[str, set[str]] = {}
-    doubt = ""
+    lost = [f"run {entry.key}, whose records are damaged," for entry in catalog.lost_runs]
+    doubt = f"{lost[0]} may rest on it" if lost else ""
     for row in catalog.run_artifacts:
         if not rests_on_cache(row.kind):
             continue

@@ -56,6 +56,16 @@ class Lake:
         """DuckDB file with views for other clients; disposable."""
         return self.root / "lake.duckdb"
 
+    def is_one(self) -> bool:
+        """Whether the root is a lake's: a directory that is empty or holds what only lakes do.
+
+        Raises:
+            FileUnreadableError: The system does not let it be listed.
+        """
+        names = {path.name for path in entries_in(self.root)}
+        known = {*(name for name in _TREES if "/" not in name), self.database.name}
+        return self.root.is_dir() and (not names or bool(names & known))
+
     def run_directory(self, run: str) -> Path:
         """Directory of a run.
 
@@ -161,24 +171,30 @@ class Lake:
     def catalog(self, run: str | None = None, *, is_hashed: bool = False) -> Catalog:
         """What views are built from; with `run`, only what that run uses.
 
+        A damaged artefact is left out, and of a whole lake a run whose records are; both are named
+        in `damaged`.
+
         Args:
             run: Run name; None takes the whole lake.
             is_hashed: Compare the sha256 of every file with its manifest, and not only of Parquet
                 files that changed since they were hashed; one that did not change is not read.
 
         Raises:
-            ArtifactError: A directory of the lake is a symbolic link.
+            ArtifactError: A directory of the lake is a symbolic link, or a record of `run` is
+                damaged.
             ConfigError: There is no such run.
             FileUnreadableError: The system does not let a file be read.
         """
         self.refuse_links()
+        damaged: list[DamagedEntry] = []
         if run is not None:
             self.existing_run(run)
-        rows = [row for name in ([run] if run else self.run_names()) for row in self._rows(name)]
+            rows = self.rows_of(run)
+        else:
+            rows = list(self._rows_of_all(damaged))
         wanted = {(row.key, row.content) for row in rows} if run else None
         entries: list[CatalogEntry] = []
-        damaged: list[DamagedEntry] = []
-        for path in self._generation_paths(rows if run else None):
+        for path in self._generation_paths(rows, is_whole=run is None):
             self._add_entry(path, wanted, entries, damaged, is_hashed=is_hashed)
         parts = tuple(self._ref_parts())
         return Catalog(
@@ -189,12 +205,18 @@ class Lake:
             ref_parts=parts_in_use(entries, parts) if run else parts,
         )
 
-    def _generation_paths(self, rows: list[RunArtifact] | None) -> list[Path]:
-        if rows is None:
-            return list(self.generations())
-        return sorted(
-            {self.store.key_directory(row.stage, row.key) / row.content[:12] for row in rows}
-        )
+    def _generation_paths(self, rows: list[RunArtifact], *, is_whole: bool) -> list[Path]:
+        """What runs used; of a whole lake what is there and what runs use now, there or not."""
+        if not is_whole:
+            return sorted({self._path_of(row) for row in rows})
+        latest: dict[str, int] = {}
+        for row in rows:
+            latest[row.run] = max(row.attempt, latest.get(row.run, 0))
+        used = (self._path_of(row) for row in rows if row.attempt == latest[row.run])
+        return list(dict.fromkeys([*self.generations(), *used]))
+
+    def _path_of(self, row: RunArtifact) -> Path:
+        return self.store.key_directory(row.stage, row.key) / row.content[:12]
 
     def _add_entry(
         self,
@@ -218,7 +240,21 @@ class Lake:
         if wanted is None or (artifact.key, artifact.content) in wanted:
             entries.append(entry)
 
-    def _rows(self, run: str) -> list[RunArtifact]:
+    def _rows_of_all(self, damaged: list[DamagedEntry]) -> Iterator[RunArtifact]:
+        """What every run used; fills `damaged` with runs of which nobody knows it."""
+        for name in self.run_names():
+            try:
+                yield from self.rows_of(name)
+            except ArtifactError as error:
+                damaged.append(DamagedEntry("", name, f"runs/{name}", error.message, error.hint))
+
+    def rows_of(self, run: str) -> list[RunArtifact]:
+        """What a run used, attempt by attempt.
+
+        Raises:
+            ArtifactError: A record of the run is damaged.
+            FileUnreadableError: The system does not let one be read.
+        """
         directory = self.run_directory(run)
         latest = read_run(directory)
         attempts = [read_attempt(path) for path in attempt_files(directory)]

@@ -18,6 +18,9 @@ from pathlib import Path
 from grpo_core.errors import RunBusyError
 
 _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
+_BUSY = "wait for it or stop it"
+NAME_IN_USE = "wait for it, stop it, or use another name"
+"""Hint on a run name that is taken."""
 _POLL_SECONDS = 0.2
 _GLANCE_SECONDS = 0.05
 """Whoever looks whether a lock is held takes it for far less than this."""
@@ -46,7 +49,7 @@ def hold(
 
 @contextmanager
 def hold_or_refuse(
-    path: Path, holder: str, *, what: str, is_reading: bool = False
+    path: Path, holder: str, *, what: str, is_reading: bool = False, hint: str = _BUSY
 ) -> Iterator[None]:
     """Hold the lock, or raise RunBusyError that says who has it.
 
@@ -56,8 +59,11 @@ def hold_or_refuse(
         what: What the lock is of.
         is_reading: Nothing is changed meanwhile, so that a lock file that cannot be written is
             locked as it is, and one that is not there and cannot be made is done without.
+        hint: What to do when it is held.
     """
-    with _locked(path, holder, on_wait=None, wait=False, what=what, is_reading=is_reading):
+    with _locked(
+        path, holder, on_wait=None, wait=False, what=what, is_reading=is_reading, hint=hint
+    ):
         yield
 
 
@@ -123,6 +129,7 @@ def _locked(
     what: str = "",
     mode: int = fcntl.LOCK_EX,
     is_reading: bool = False,
+    hint: str = _BUSY,
 ) -> Iterator[None]:
     descriptor = _open(path, is_reading=is_reading)
     if descriptor is None:
@@ -136,10 +143,7 @@ def _locked(
                 time.sleep(_GLANCE_SECONDS)
                 if _try_lock(descriptor, mode):
                     break
-                raise RunBusyError(
-                    f"{what} is in use by {present}",
-                    hint="wait for it, stop it, or use another name",
-                )
+                raise RunBusyError(f"{what} is in use by {present}", hint=hint)
             if on_wait is not None and told != present:
                 on_wait(present)
                 told = present
@@ -158,6 +162,8 @@ def _locked(
 
 def _open(path: Path, *, is_reading: bool) -> int | None:
     """Open a lock file; None when it is not there and only readers may do without."""
+    if is_reading and not path.parent.parent.is_dir():
+        return None  # no lake yet, and whoever only reads makes none
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -26,7 +26,7 @@ from grpo_core.store.run_records import check_records
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
-_SCORED_AGAIN = "grpo lake restore --run NAME scores missing reference rows"
+_SCORED_AGAIN = "grpo lake restore --run {} scores missing reference rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,9 @@ def _check_cache(lake: Lake, directory: Path) -> tuple[int, list[DamagedEntry]]:
         except (ArtifactError, FileUnreadableError, FileNotFoundError) as error:
             path = directory / f"{name}.parquet"
             entry = _damaged(lake, path, "ref-logp", directory.name, error)
-            damaged.append(entry if entry.is_unreadable else replace(entry, hint=_SCORED_AGAIN))
+            damaged.append(
+                entry if entry.is_unreadable else replace(entry, hint=_SCORED_AGAIN.format("NAME"))
+            )
     return len(names), damaged
 
 
@@ -159,7 +161,8 @@ def find_garbage(lake: Lake, *, with_foreign: bool = False) -> list[Garbage]:
         with_foreign: Also reference caches of other releases that can go, see `foreign_caches`.
 
     Raises:
-        ArtifactError: The directory of a run is a symbolic link, so nobody knows what it uses.
+        ArtifactError: The directory of a run is a symbolic link, or a record in it is damaged, so
+            nobody knows what the run uses.
     """
     _refuse_linked_runs(lake)
     pinned = {(key, content) for _, key, content in _pinned(lake)}
@@ -242,7 +245,17 @@ def compact(lake: Lake) -> list[tuple[str, int, int]]:
 
 def _pinned(lake: Lake) -> set[tuple[str, str, str]]:
     """(stage, key, name of the generation) of everything that an attempt of a run used."""
-    return {(row.stage, row.key, row.content[:12]) for row in lake.catalog().run_artifacts}
+    pinned = set()
+    for run in lake.run_names():
+        try:
+            rows = lake.rows_of(run)
+        except ArtifactError as error:
+            raise ArtifactError(
+                f"what run {run!r} uses is not known, so nothing is removed: {error.message}",
+                hint=error.hint,
+            ) from error
+        pinned |= {(row.stage, row.key, row.content[:12]) for row in rows}
+    return pinned
 
 
 def _unused_caches(lake: Lake) -> list[Path]:
@@ -293,7 +306,7 @@ def _rows_lost(
                 older.append(f"run {run!r}: {path} is whole; its reference rows are in {cache}")
             for fingerprint, keys in missing.items():
                 reason = f"run {run!r}: {describe_missing(artifact, fingerprint, keys)}"
-                yield DamagedEntry(stage, key, path, reason, _SCORED_AGAIN)
+                yield DamagedEntry(stage, key, path, reason, _SCORED_AGAIN.format(run))
 
 
 def _refuse_linked_runs(lake: Lake) -> None:
@@ -307,12 +320,13 @@ def _refuse_linked_runs(lake: Lake) -> None:
 
 def _temporaries(lake: Lake) -> list[Path]:
     places = ("artifacts/*/*", "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
-    return sorted(
+    files = sorted(
         path
         for place in places
         for path in lake.root.glob(f"{place}/.*")
         if path.is_file() and _TEMPORARY.fullmatch(path.name)
     )
+    return [*files, *sorted(lake.root.glob(f".{lake.database.name}.*"))]
 
 
 def _damaged(lake: Lake, path: Path, stage: str, key: str, error: Exception) -> DamagedEntry:

@@ -92,7 +92,7 @@ REGRADED_TABLES = {
 """What `grpo regrade` fills for its queries; `completion_text` is null where nothing changed."""
 CATALOG_GRAINS = {
     "artifact_files": "one Parquet file of a complete artefact",
-    "damaged": "one artefact that is left out of every view",
+    "damaged": "one artefact that is left out of every view, or a run whose records are damaged",
     "run_artifacts": "one artefact used by one attempt of a run",
 }
 _SCALARS = {

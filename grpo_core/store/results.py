@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
-from grpo_core.errors import DataContractError
+from grpo_core.store.connection import duckdb_errors
+from grpo_core.store.query_thread import QueryThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,12 @@ class QueryResult:
     Args:
         schema: Arrow schema of the columns.
         reader: Record batches, in order.
+        connection: The database that makes them.
     """
 
     schema: pa.Schema
     reader: pa.RecordBatchReader
+    connection: Any
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -37,10 +39,13 @@ class QueryResult:
         Raises:
             DataContractError: When the database fails in the middle, with its own message.
         """
-        try:
-            yield from self.reader
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise DataContractError(str(error).strip()) from error
+        with QueryThread(self.connection) as thread:
+            while (batch := thread.run(self._next)) is not None:
+                yield batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        with duckdb_errors():
+            return next(self.reader, None)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows as tuples of Python values."""

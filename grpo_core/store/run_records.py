@@ -6,7 +6,8 @@ runs/<run>/attempts/0003.json one attempt and its nodes
 ```
 
 A node is in its attempt before it is in run.json, so a run.json that is missing or torn is made
-again from the attempts, and nothing that a run used is forgotten.
+again from the attempts, and nothing that a run used is forgotten. For a torn attempt, see
+`run_mending`.
 """
 
 import logging
@@ -31,8 +32,7 @@ NODE_FIELDS = (
     "tokens",
     "finished_at",
 )
-_LOST = "put it back from a copy, or remove it: what only that attempt used is garbage then"
-
+_RENEWED = "run it again: it is made again from the attempts"
 _LOST_RUN = "put it back from a copy, or remove the run's directory"
 
 logger = logging.getLogger(__name__)
@@ -84,11 +84,11 @@ def check_run(directory: Path) -> dict[str, Any]:
         FileUnreadableError: The system does not let it be read.
     """
     path = directory / RUN
-    record = _read(path, hint="run it again: it is made again from the attempts")
+    record = _read(path, hint=_RENEWED)
     nodes = record.get("nodes")
     if not isinstance(nodes, dict):
-        raise ArtifactError(f"{path} lists no nodes", hint=_LOST)
-    _check_nodes(path, nodes.values())
+        raise ArtifactError(f"{path} lists no nodes", hint=_RENEWED)
+    _check_nodes(path, nodes.values(), hint=_RENEWED)
     return record
 
 
@@ -99,11 +99,15 @@ def read_attempt(path: Path) -> dict[str, Any]:
         ArtifactError: It is missing or damaged.
         FileUnreadableError: The system does not let it be read.
     """
-    record = _read(path, hint=_LOST)
+    hint = (
+        f"grpo lake restore --run {path.parents[1].name} makes it again from run.json, as the next "
+        "attempt does; what only that attempt used is garbage then, so a copy is better"
+    )
+    record = _read(path, hint=hint)
     nodes = record.get("nodes")
     if not isinstance(nodes, list):
-        raise ArtifactError(f"{path} lists no nodes", hint=_LOST)
-    _check_nodes(path, nodes)
+        raise ArtifactError(f"{path} lists no nodes", hint=hint)
+    _check_nodes(path, nodes, hint=hint)
     return record
 
 
@@ -159,10 +163,8 @@ def _read(path: Path, *, hint: str) -> dict[str, Any]:
     return record
 
 
-def _check_nodes(path: Path, nodes: Iterable[Any]) -> None:
+def _check_nodes(path: Path, nodes: Iterable[Any], *, hint: str) -> None:
     for node in nodes:
         lost = set(NODE_FIELDS) - (node.keys() if isinstance(node, Mapping) else set())
         if lost:
-            raise ArtifactError(
-                f"{path} holds a node without {', '.join(sorted(lost))}", hint=_LOST
-            )
+            raise ArtifactError(f"{path} holds a node without {', '.join(sorted(lost))}", hint=hint)

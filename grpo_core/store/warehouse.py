@@ -19,6 +19,7 @@ from grpo_core.errors import DataContractError
 from grpo_core.store.catalog import Catalog
 from grpo_core.store.connection import check_read_only, connect, duckdb_errors, lock
 from grpo_core.store.queries import SQL_DIRECTORY, Query, closure, order_views, read_queries
+from grpo_core.store.query_thread import QueryThread
 from grpo_core.store.relations import (
     CATALOG_GRAINS,
     attach_files,
@@ -175,10 +176,14 @@ class Warehouse:
     def _execute(self, sql: str, names: Iterable[str], params: Mapping[str, Any]) -> QueryResult:
         """Run a query on a cursor of its own, after making what it reads."""
         with duckdb_errors():
-            self._prepare(names)
+            with QueryThread(self._connection) as thread:
+                thread.run(lambda: self._prepare(names))
             cursor = self._connection.cursor()
-            reader = cursor.sql(sql, params=dict(params)).to_arrow_reader(BATCH_ROWS)
-        return QueryResult(reader.schema, reader)
+            with QueryThread(cursor) as thread:
+                reader = thread.run(
+                    lambda: cursor.sql(sql, params=dict(params)).to_arrow_reader(BATCH_ROWS)
+                )
+        return QueryResult(reader.schema, reader, cursor)
 
     def _run_audit(self, query: Query, values: Mapping[str, Any]) -> AuditResult:
         own = {p.name: values[p.name] for p in query.params if p.name in values}

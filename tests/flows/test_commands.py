@@ -15,6 +15,7 @@ def _grpo(*words: str) -> Result:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> str:
+    (tmp_path / "lake").mkdir()
     return str(tmp_path / "lake")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lake_fixture import STAGES, LakeFixture, make_lake, phase_of
+from small_run import node
 
 from grpo_core.audits import restrict_to_run
 from grpo_core.errors import DataContractError
@@ -31,18 +32,8 @@ def publish(lake: Lake, fixture: LakeFixture) -> None:
         artifact = lake.store.publish(
             Draft(kind, STAGES[kind], fixture.key(label), {}, tables=tables)
         )
-        nodes[label] = {
-            "stage": STAGES[kind],
-            "label": label,
-            "kind": kind,
-            "phase": phase_of(label),
-            "key": artifact.key,
-            "content": artifact.content,
-            "state": "Computed",
-            "seconds": 1.0,
-            "tokens": 0,
-            "finished_at": "2026-01-01T00:00:00+00:00",
-        }
+        phase = phase_of(label)
+        nodes[label] = node(artifact, kind, stage=STAGES[kind], label=label, phase=phase)
     directory = lake.run_directory(fixture.run)
     write_json(directory / "run.json", {"attempt": 1, "nodes": nodes})
     write_json(directory / "attempts/1.json", {"attempt": 1, "nodes": list(nodes.values())})

@@ -1,19 +1,17 @@
-"""The lake as SQL: views over complete artefacts, read-only queries, reports, the lake database."""
+"""The lake as SQL: views over complete artefacts, read-only queries, reports."""
 
 import copy
 import dataclasses
 import math
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lake_fixture import LakeFixture, make_lake, write_parts
+from lake_fixture import EMPTY, LakeFixture, count_in_database, write_parts
 
 from grpo_core.audits import audit_run, restrict_to_run
 from grpo_core.errors import DataContractError
@@ -21,20 +19,6 @@ from grpo_core.store.catalog import Catalog, DamagedEntry
 from grpo_core.store.lake_database import write_lake_database
 from grpo_core.store.schemas import TABLES
 from grpo_core.store.warehouse import Warehouse
-
-EMPTY = Catalog((), (), (), {})
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> LakeFixture:
-    fixture = make_lake()
-    fixture.write(tmp_path_factory.mktemp("lake"))
-    return fixture
-
-
-@pytest.fixture(scope="module")
-def catalog(lake: LakeFixture, tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    return lake.write(tmp_path_factory.mktemp("again"), like=lake)
 
 
 def test_empty_lake_has_typed_views() -> None:
@@ -280,66 +264,6 @@ def test_listing_has_grains_columns_and_parameters() -> None:
     k = next(column for column in objects["pass_at_k"].columns if column[0] == "k")
     assert k == ("k", "BIGINT", "draws")
     assert objects["samples_of_prompt"].params[0][:2] == ("prompt_id", "varchar")
-
-
-def test_lake_database_opens_in_duckdb_1(catalog: Catalog, tmp_path: Path) -> None:
-    path = tmp_path / "lake.duckdb"
-    write_lake_database(catalog, path)
-    storage_version = struct.unpack_from("<Q", path.read_bytes(), 12)[0]
-    assert storage_version == 64  # what DuckDB 0.10 to 1.1 write
-    assert [item.name for item in tmp_path.iterdir()] == ["lake.duckdb"]
-
-
-def test_lake_database_answers_like_the_warehouse(catalog: Catalog, tmp_path: Path) -> None:
-    write_lake_database(catalog, tmp_path / "lake.duckdb")
-    sql = "select phase, k, round(estimate, 9) from pass_at_k where run = 'tiny' order by all"
-    with Warehouse(catalog) as warehouse:
-        expected = list(warehouse.query(sql).rows())
-    with duckdb.connect(tmp_path / "lake.duckdb", read_only=True) as client:
-        assert client.execute(sql).fetchall() == expected
-        views = client.execute("select view_name from duckdb_views() where not internal").fetchall()
-        for (view,) in views:
-            client.execute(f"select count(*) from {view}").fetchall()
-
-
-def test_lake_database_is_replaced_under_an_open_client(catalog: Catalog, tmp_path: Path) -> None:
-    path = tmp_path / "lake.duckdb"
-    write_lake_database(catalog, path)
-    with duckdb.connect(path, read_only=True) as client:
-        write_lake_database(EMPTY, path)
-        assert client.execute("select count(*) from samples").fetchall()[0][0] > 0
-    assert count_in_database(path) == 0
-
-
-def test_lake_database_is_replaced_beside_a_writer_in_another_process(
-    catalog: Catalog, tmp_path: Path
-) -> None:
-    path = tmp_path / "lake.duckdb"
-    write_lake_database(EMPTY, path)
-    code = (
-        "import duckdb, sys, os; c = duckdb.connect(sys.argv[1]);"
-        "c.execute('create table mine as select 1'); print('open', flush=True);"
-        "sys.stdin.readline(); os._exit(1)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as client:
-        assert client.stdout is not None
-        assert client.stdin is not None
-        assert client.stdout.readline() == "open\n"
-        assert path.with_name("lake.duckdb.wal").exists()
-        write_lake_database(catalog, path)
-        client.stdin.write("\n")
-        client.stdin.close()
-    assert count_in_database(path) > 0
-
-
-def count_in_database(path: Path) -> int:
-    with duckdb.connect(path, read_only=True) as client:
-        return int(client.execute("select count(*) from samples").fetchall()[0][0])
 
 
 def test_sql_needs_neither_torch_nor_prefect() -> None:

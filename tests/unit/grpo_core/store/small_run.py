@@ -30,8 +30,8 @@ def publish(lake: Lake, rows: list[RefRow]) -> Artifact:
     return lake.store.publish(Draft("ref_logp", "ref-logp", KEY, {}, tables=tables))
 
 
-def node(artifact: Artifact, kind: str = "ref_logp") -> dict[str, object]:
-    """What a run's record says of an artefact of a stage that makes one kind."""
+def node(artifact: Artifact, kind: str = "ref_logp", **fields: object) -> dict[str, object]:
+    """What a run's record says of an artefact; by default of a stage that makes one kind."""
     return {
         "stage": kind.replace("_", "-"),
         "label": kind,
@@ -43,6 +43,7 @@ def node(artifact: Artifact, kind: str = "ref_logp") -> dict[str, object]:
         "seconds": 1.0,
         "tokens": 0,
         "finished_at": "2026-01-01T00:00:00+00:00",
+        **fields,
     }
 
 

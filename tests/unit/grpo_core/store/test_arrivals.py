@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_exchange_files import check_imported, make_lake, repack
+from small_run import make_lake
+from test_exchange_files import check_imported, repack
 
 from grpo_core.config import load_config
 from grpo_core.errors import ArtifactError

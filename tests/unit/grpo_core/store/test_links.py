@@ -4,24 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_maintenance import fill_cache, pin, publish
+from audited_lake import KEY, make_audited_lake, publish
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store import Lake
 from grpo_core.store.exchange import export_run
 from grpo_core.store.maintenance import find_garbage, no_run_active, remove_garbage, verify
 
-KEY = "a" * 64
-
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Run `r` with an artefact, an older generation of it and a cache that it does not use."""
-    lake = Lake(tmp_path / "lake")
-    publish(lake, 1)
-    pin(lake, publish(lake, 2))
-    fill_cache(lake)
-    return lake
+    return make_audited_lake(tmp_path / "lake")
 
 
 def move_out(path: Path, outside: Path) -> Path:

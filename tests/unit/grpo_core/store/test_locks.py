@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from grpo_core.errors import RunBusyError
-from grpo_core.store import locks
+from grpo_core.store import Lake, locks
 from grpo_core.store.locks import hold_or_refuse, share
+from grpo_core.store.maintenance import no_run_active
 
 
 def test_who_only_looks_whether_a_lock_is_held_does_not_get_a_run_refused(
@@ -104,3 +105,10 @@ def test_a_lock_that_cannot_be_written_is_respected_by_readers(
             hold_or_refuse(lock, "gc", what="the lake", is_reading=True),
         ):
             pytest.fail("both hold it")
+
+
+def test_who_cleans_a_busy_lake_is_told_to_wait_and_not_to_rename(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    with lake.in_use("run 'mini'"), pytest.raises(RunBusyError) as error, no_run_active(lake):
+        raise AssertionError("held twice")
+    assert error.value.hint == "wait for it or stop it"

@@ -5,15 +5,12 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
+from audited_lake import KEY, fill_cache, pin, publish
 from fault_walk import failing_open
-from small_run import node
 
 from grpo_core.errors import ArtifactError, RunBusyError
-from grpo_core.store import Fingerprint, RefLogprobCache, RefRow, files
-from grpo_core.store.artifacts import Artifact, Draft
+from grpo_core.store import files
 from grpo_core.store.exchange import import_run
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.lake import Lake
@@ -26,22 +23,6 @@ from grpo_core.store.maintenance import (
     verify,
 )
 from grpo_core.store.manifests import write_manifest
-from grpo_core.store.schemas import AUDIT_RESULTS
-
-
-def publish(lake: Lake, rows: int) -> Artifact:
-    table = pa.Table.from_pylist(
-        [{"audit": "a", "severity": "warn", "num_rows": rows, "why": "w"}],
-        schema=AUDIT_RESULTS.schema,
-    )
-    return lake.store.publish(
-        Draft("audit", "audit", "a" * 64, {}, tables={"audit_results": table})
-    )
-
-
-def pin(lake: Lake, artifact: Artifact) -> None:
-    nodes = {"audit": node(artifact, "audit")}
-    write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": nodes})
 
 
 @pytest.fixture
@@ -73,13 +54,13 @@ def test_gc_leaves_in_force_what_it_keeps(lake: Lake) -> None:
     pin(lake, kept)
     remove_garbage(lake, find_garbage(lake))
     assert not newest.path.exists()
-    current = lake.store.current("audit", "a" * 64)
+    current = lake.store.current("audit", KEY)
     assert current is not None
     assert current.path == kept.path
     (lake.root / "runs/r/run.json").unlink()
     remove_garbage(lake, find_garbage(lake))
     assert not kept.path.parent.exists()
-    assert lake.store.current("audit", "a" * 64) is None
+    assert lake.store.current("audit", KEY) is None
     assert find_garbage(lake) == []
 
 
@@ -104,6 +85,7 @@ def test_what_writes_waits_for_gc_or_is_refused(lake: Lake) -> None:
         raise TiredError
 
     with no_run_active(lake):
+        (lake.root / "r.tar").touch()
         with pytest.raises(RunBusyError, match="grpo lake gc"), lake.in_use("import"):
             pass
         with pytest.raises(RunBusyError, match="grpo lake gc"):
@@ -113,14 +95,6 @@ def test_what_writes_waits_for_gc_or_is_refused(lake: Lake) -> None:
     assert "grpo lake gc" in told[0]
     with lake.in_use("a run", on_wait=on_wait):
         pass
-
-
-def fill_cache(lake: Lake, parts: int = 2) -> RefLogprobCache:
-    cache = RefLogprobCache(lake.root / "ref_logprobs", Fingerprint("w", "t", "float32", "sdpa"))
-    for part in range(parts):
-        items = [RefRow((part, n), range(5), 1.0) for n in range(3)]
-        cache.put_many(items, [-np.arange(1, 6, dtype=np.float32) / 7] * 3)
-    return cache
 
 
 @pytest.mark.parametrize("damage", ["tear", "delete", "index", "unpinned"])
@@ -158,8 +132,12 @@ def test_gc_removes_a_cache_that_no_run_uses_and_what_killed_writers_left(lake: 
     artifact = publish(lake, 1)
     pin(lake, artifact)
     (lake.root / "runs/r/.run.json.0123abcd").write_text("{")
+    views = lake.root / ".lake.duckdb.a1b2c3d4"
+    views.mkdir()
+    (views / "lake.duckdb").write_text("torn")
     remove_garbage(lake, find_garbage(lake))
     assert not cache.directory.exists()
+    assert not views.exists()
     assert not (lake.root / "runs/r/.run.json.0123abcd").exists()
     assert artifact.path.exists()
 
@@ -179,19 +157,19 @@ def test_an_artifact_that_is_a_link_out_of_the_lake_is_not_used(lake: Lake, tmp_
     part.rename(tmp_path / "part.parquet")
     part.symlink_to(tmp_path / "part.parquet")
     with pytest.raises(ArtifactError, match="symbolic link"):
-        lake.store.current("audit", "a" * 64)
+        lake.store.current("audit", KEY)
     part.unlink()
     (tmp_path / "part.parquet").rename(part)
     part.parent.rename(tmp_path / "audit_results")
     part.parent.symlink_to(tmp_path / "audit_results")
     with pytest.raises(ArtifactError, match="audit_results is a symbolic link"):
-        lake.store.current("audit", "a" * 64)
+        lake.store.current("audit", KEY)
     part.parent.unlink()
     (tmp_path / "audit_results").rename(part.parent)
     artifact.path.rename(tmp_path / "moved")
     artifact.path.symlink_to(tmp_path / "moved")
     with pytest.raises(ArtifactError, match="symbolic link"):
-        lake.store.current("audit", "a" * 64)
+        lake.store.current("audit", KEY)
     assert publish(lake, 1).path.is_dir()
     assert (tmp_path / "moved").is_dir()
 
@@ -203,7 +181,7 @@ def test_a_manifest_can_not_name_a_file_outside_of_its_artifact(lake: Lake, name
     manifest["files"] = {name: {"bytes": 1, "sha256": "0" * 64}, **manifest["files"]}
     write_manifest(artifact.path, manifest)
     with pytest.raises(ArtifactError, match="lies outside of its artefact"):
-        lake.store.current("audit", "a" * 64)
+        lake.store.current("audit", KEY)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_maintenance import fill_cache
-from test_run_records import KEY, publish, use
+from audited_lake import KEY, fill_cache, publish, use
 
 from grpo_core.errors import FileUnreadableError
 from grpo_core.store import Lake

@@ -1,0 +1,114 @@
+"""What people name on the command line that is not there, or is something else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from flows.cli import app
+from flows.commands.options import whole_file
+from grpo_core.errors import ConfigError, DataContractError
+
+READERS = [
+    ("lake", "verify"),
+    ("lake", "gc"),
+    ("lake", "gc", "--remove"),
+    ("lake", "compact"),
+    ("lake", "refresh"),
+    ("lake", "restore", "--run", "r"),
+    ("lake", "export", "--run", "r", "r.tar"),
+    ("sql", "select 1"),
+    ("audit",),
+    ("report", "--run", "r"),
+    ("regrade", "--run", "r"),
+]
+
+
+def grpo(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def refused(*words: str) -> str:
+    error = grpo(*words).exception
+    assert isinstance(error, ConfigError), error
+    return error.message
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_a_lake_that_is_not_there_is_refused_and_not_made(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    place = tmp_path / "no lake"
+    assert refused(*words, "--lake", str(place)) == f"--lake: there is no {place}"
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("words", [*READERS, ("lake", "import", "r.tar")], ids=" ".join)
+def test_what_is_no_lake_is_refused_and_left_as_it_is(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "thesis.txt").write_text("x")
+    for place in (tmp_path, tmp_path / "thesis.txt"):
+        assert refused(*words, "--lake", str(place)) == f"{place} is no lake"
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_an_empty_directory_is_an_empty_lake(tmp_path: Path) -> None:
+    for words in READERS[:5]:
+        assert grpo(*words, "--lake", str(tmp_path)).exit_code == 0
+
+
+def test_an_archive_that_is_not_there_is_named_and_no_lake_made(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    command = ("lake", "import", "--lake", str(place))
+    assert refused(*command, str(tmp_path / "r.tar")) == f"{tmp_path / 'r.tar'} does not exist"
+    assert refused(*command, str(tmp_path)) == f"{tmp_path} is a directory"
+    assert not place.exists()
+
+
+def write_half(path: Path) -> None:
+    with whole_file(path) as target:
+        target.write_text("ha")
+        raise KeyboardInterrupt
+
+
+def test_a_file_for_rows_is_whole_or_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("before")
+    with pytest.raises(KeyboardInterrupt):
+        write_half(path)
+    assert path.read_text() == "before"
+    with whole_file(path) as target:
+        target.write_text("whole")
+    assert path.read_text() == "whole"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.csv"]
+
+
+@pytest.mark.parametrize("name", ["", "none/rows.csv"])
+def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> None:
+    words = ("sql", "select 1", "--lake", str(tmp_path), "--output", str(tmp_path / name))
+    assert refused(*words).startswith("--output: ")
+
+
+def test_rows_go_to_a_device_as_well(tmp_path: Path) -> None:
+    words = ["sql", "select 1 as n", "--format", "csv", "--output", "/dev/stdout"]
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words, "--lake", str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "n\n1\n"), done.stderr
+
+
+def test_a_parameter_without_a_report_is_refused(tmp_path: Path) -> None:
+    done = grpo("sql", "select 1", "--param", "x=1", "--lake", str(tmp_path))
+    assert done.exit_code == 2
+    assert "--param is for --report NAME" in done.output
+
+
+def test_a_table_that_is_not_there_says_where_names_are_listed(tmp_path: Path) -> None:
+    error = grpo("sql", "from nowhere", "--lake", str(tmp_path)).exception
+    assert isinstance(error, DataContractError)
+    assert "grpo sql --list" in error.hint
