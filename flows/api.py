@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from grpo_core.errors import ConfigError, ServiceError
+from flows.refusals import refusal
+from grpo_core.errors import ServiceError
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 BROKEN = frozenset({"CRASHED", "FAILED"})
@@ -119,18 +120,68 @@ class ApiClient:
     ) -> None:
         """Add a schedule to a deployment, or put `body` in the place of an existing one.
 
+        What any schedule of the deployment starts from now on is planned when this returns.
+
         Raises:
             ConfigError: The server refuses the times; what there was stays.
         """
-        path = f"/deployments/{deployment_id}/schedules"
+        path, began = f"/deployments/{deployment_id}/schedules", datetime.now(UTC)
         if schedule_id is None:
             self._call("POST", path, [body])
         else:
             self._call("PATCH", f"{path}/{schedule_id}", body)
+        self.plan_runs(deployment_id, began)
 
     def remove_schedule(self, deployment_id: str, schedule_id: str) -> None:
-        """Remove a schedule of a deployment."""
+        """Remove a schedule of a deployment and what it has waiting; that of others stays.
+
+        The server drops what all schedules of the deployment have waiting, due or not.
+        """
+        began = datetime.now(UTC)
+        due = self._due_runs(deployment_id, began)
         self._call("DELETE", f"/deployments/{deployment_id}/schedules/{schedule_id}")
+        self.plan_runs(deployment_id, began)
+        for run in due:
+            is_of_others = schedule_id not in run["idempotency_key"]
+            if is_of_others and run["auto_scheduled"]:
+                self._plan_again(run)
+            elif not is_of_others and not run["auto_scheduled"]:
+                self.cancel(run["id"])  # planned again before, when another one was removed
+
+    def plan_runs(self, deployment_id: str, since: datetime) -> None:
+        """Have the server make the flow runs that schedules start from `since` on, now.
+
+        A change of a deployment or of its schedules drops those of all its schedules, and by itself
+        the server makes them anew up to a minute later, without those that were due meanwhile. Each
+        is made once, however often this is asked.
+        """
+        if not self._call("GET", f"/deployments/{deployment_id}")["paused"]:
+            body = {"start_time": since.isoformat()}
+            self._call("POST", f"/deployments/{deployment_id}/schedule", body)
+
+    def _due_runs(self, deployment_id: str, moment: datetime) -> list[dict[str, Any]]:
+        """Flow runs that schedules of the deployment made, and that wait although they are due."""
+        body: dict[str, Any] = {
+            "flow_runs": {
+                "deployment_id": {"any_": [deployment_id]},
+                "state": {"type": {"any_": ["SCHEDULED"]}},
+                "next_scheduled_start_time": {"before_": moment.isoformat()},
+            },
+            "sort": "ID_DESC",
+            "limit": 200,
+        }
+        found: list[dict[str, Any]] = []
+        while page := self._call("POST", "/flow_runs/filter", body | {"offset": len(found)}):
+            found += page
+        return [run for run in found if (run["idempotency_key"] or "").startswith("scheduled ")]
+
+    def _plan_again(self, run: dict[str, Any]) -> None:
+        """Make a flow run of a schedule anew if it was dropped; one that is there stays."""
+        body = {name: run[name] for name in ("name", "parameters", "tags", "idempotency_key")}
+        when = {"scheduled_time": run["next_scheduled_start_time"]}
+        body["state"] = {"type": "SCHEDULED", "state_details": when}
+        body["enforce_parameter_schema"] = False  # what is wrong with them, the run will say
+        self._call("POST", f"/deployments/{run['deployment_id']}/create_flow_run", body)
 
     def deployment_names(self, flow: str) -> list[str]:
         """Names of the deployments of `flow`, sorted."""
@@ -257,7 +308,7 @@ class ApiClient:
                         raise
                 time.sleep(_KNOCK_SECONDS)
         except urllib.error.HTTPError as error:
-            raise _refusal(error, path) from error
+            raise refusal(error, path) from error
         except (OSError, json.JSONDecodeError) as error:
             raise ServiceError(
                 f"the Prefect server at {self.url} does not answer: {error}",
@@ -294,33 +345,3 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
         tags=tuple(record.get("tags") or ()),
         began_at=datetime.fromisoformat(began) if began else None,
     )
-
-
-def _refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceError:
-    try:
-        answer = json.loads(error.read())
-        detail = answer.get("detail") or answer.get("exception_detail") or answer
-    except (json.JSONDecodeError, AttributeError):
-        detail = error.reason
-    if error.code == 401:
-        return ServiceError(
-            "the Prefect server asks for a password",
-            hint='write api_auth = "user:password" into .grpo/server.toml',
-        )
-    if error.code in (409, 422) and path.endswith("create_flow_run"):
-        return ConfigError(f"the server refuses the parameters: {detail}")
-    if error.code == 422 and "/schedules" in path:
-        return ConfigError(f"the server refuses the schedule: {_reason(detail)}")
-    hint = "its database is very busy: try again" if error.code == 503 else ""
-    return ServiceError(f"the Prefect server answers {error.code} to {path}: {detail}", hint=hint)
-
-
-def _reason(detail: Any) -> str:
-    """What a validation error says of the value; a union complains of its other members too."""
-    if not isinstance(detail, list):
-        return str(detail)
-    told = [str(item.get("msg")) for item in detail]
-    values = [
-        text for text in told if text not in ("Field required", "Extra inputs are not permitted")
-    ]
-    return (values or told)[0]

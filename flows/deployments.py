@@ -21,7 +21,7 @@ from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
 from flows.patient_runner import bear_with_full_disk, bear_with_server
 from flows.pipeline import ALL_STAGES, grpo
 from flows.project import this_project
-from flows.scheduling import keep_schedules
+from flows.scheduling import kept_schedules
 from flows.server_keeper import keep_server
 from grpo_core.types import StageName
 
@@ -67,11 +67,11 @@ def main() -> None:
     bear_with_full_disk()
     runner = Runner(name="grpo", limit=RUNS_AT_A_TIME, pause_on_shutdown=False)
     client = api_client()
-    keep_schedules(client)
-    pools = client.pools(FLOW_NAME)
-    for deployment in make_deployments():
-        if deployment.name not in pools:
-            runner.add_deployment(deployment)
+    with kept_schedules(client):
+        pools = client.pools(FLOW_NAME)
+        for deployment in make_deployments():
+            if deployment.name not in pools:
+                runner.add_deployment(deployment)
     if arguments.ready_file:
         arguments.ready_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     if not arguments.register_only:

@@ -1,8 +1,9 @@
 """What Prefect gets to see of a running stage: one log line and one progress update in 5 s.
 
 The stage writes `progress.jsonl`; a thread reads it here and passes on a thin selection, so that
-neither the server's database nor `--watch` is flooded. A server that is away costs the run
-nothing but its lines in the UI.
+neither the server's database nor `--watch` is flooded. Of alerts, which come with every step while
+a figure stays out of range, that is the first and then the latest every half minute. A server that
+is away costs the run nothing but its lines in the UI.
 """
 
 import contextvars
@@ -18,7 +19,7 @@ import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.logging import get_run_logger
 
-from flows.alerts import emit_alert
+from flows.alerts import AlertThrottle, emit_alert
 from flows.presence import server_is_there
 from flows.publishing import artifact_key
 from flows.sentences import sentence
@@ -55,14 +56,15 @@ class _Forwarder:
         self._stage = stage
         self._logger = logger
         self._artifacts: dict[str, UUID] = {}
+        self._throttle = AlertThrottle()
 
     def run(self) -> None:
         """Until stopped, then once more."""
         while not self.stopped.wait(INTERVAL_SECONDS):
             self._forward()
-        self._forward()
+        self._forward(is_end=True)
 
-    def _forward(self) -> None:
+    def _forward(self, *, is_end: bool = False) -> None:
         events, self._offset = read_events(self._path, self._offset)
         latest: dict[str, dict[str, Any]] = {}
         for event in events:
@@ -70,16 +72,23 @@ class _Forwarder:
                 latest[event["label"]] = event
                 continue
             if event["event"] == "alert":
-                emit_alert(self._path.parent.name, event)
-                self._logger.warning(sentence(event))
+                self._alert(self._throttle.offer(event))
                 continue
             if event["event"] == "stage_finished" and latest.pop(event["label"], None):
                 self._update(event["label"], 100.0)
             if (line := sentence(event)) is not None:
                 self._logger.info(line)
+        self._alert(self._throttle.due(is_end=is_end))
         for label, event in latest.items():
             self._logger.info(sentence(event))
             self._update(label, 100.0 * event["done"] / max(event["total"], 1))
+
+    def _alert(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            emit_alert(self._path.parent.name, event)
+            left_out = event["left_out"]
+            more = f" ({left_out} more of them since the last line)" if left_out else ""
+            self._logger.warning("%s%s", sentence(event), more)
 
     def _update(self, label: str, percent: float) -> None:
         if not server_is_there():

@@ -13,7 +13,6 @@ from typing import Any
 import coolname.data
 from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
@@ -39,6 +38,8 @@ ALL_STAGES = tuple(StageName)
 
 _NAME_OF_FORM = re.compile(r"[a-z]+\d+-[a-z]+-[a-z]+")
 """What the form in the UI makes up (epsilon5-mordor-reach)."""
+_BY_SCHEDULE = "auto-scheduled"
+"""Tag of what Prefect makes from a schedule; kept by what `grpo schedule` plans again."""
 
 
 def run_title(run: str, stages: Sequence[str]) -> str:
@@ -71,8 +72,7 @@ def _is_generated(name: str) -> bool:
 
 def _is_scheduled() -> bool:
     """Whether a schedule started this flow run, and nobody waits for it."""
-    context = FlowRunContext.get()
-    return context is not None and bool(context.flow_run and context.flow_run.auto_scheduled)
+    return _BY_SCHEDULE in flow_run.tags
 
 
 @flow(name=FLOW_NAME, flow_run_name=flow_run_title)

@@ -160,6 +160,18 @@ def lake_of(parameters: Mapping[str, Any]) -> Path | None:
     return resolve_path(config.execution.lake)
 
 
+def is_of_run(parameters: Mapping[str, Any], directory: Path) -> bool:
+    """Whether a flow run with these parameters works on the run in `lake/runs/<run>`.
+
+    Names are compared, and lakes where the settings can be read. Where they can not, the flow run
+    counts: it would fail at its start, and there is most often one lake.
+    """
+    if run_name_of(parameters) != directory.name:
+        return False
+    lake = lake_of(parameters)
+    return lake is None or lake.resolve() == directory.parents[1].resolve()
+
+
 def run_tags(run: str, preset: str) -> list[str]:
     """Tags of every flow run, by which the UI finds those of a run or a preset."""
     return [FLOW_NAME, f"run:{run}", f"preset:{preset}"]

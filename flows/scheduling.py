@@ -1,7 +1,10 @@
 """Runs that start by themselves: by the clock (schedules), or after another run (automations)."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from flows.api import ApiClient
@@ -98,18 +101,25 @@ def unschedule(client: ApiClient, target: str, run: str) -> int:
     return len(found) + len(chained)
 
 
-def keep_schedules(client: ApiClient) -> None:
-    """Give a slug to the schedules that have none; to be called before registering.
+@contextmanager
+def kept_schedules(client: ApiClient) -> Iterator[None]:
+    """Around a registration: what schedules of our deployments start goes on, before and after.
 
     Prefect keeps the schedules that a registration does not mention if every one of the deployment
-    has a slug, else it drops all of them. The form in the UI asks for no slug.
+    has a slug, else it drops all of them. The form in the UI asks for no slug, so they get one. The
+    flow runs that Prefect drops at every registration are planned again at the end.
     """
+    began = datetime.now(UTC)
     for deployment in client.deployments(FLOW_NAME).values():
         for schedule in deployment["schedules"]:
             if not schedule["slug"]:
                 body = {"slug": f"schedule-{schedule['id'][:8]}"}
                 body["parameters"] = schedule["parameters"]  # left out, they would be emptied
                 client.save_schedule(deployment["id"], body, schedule["id"])
+    yield
+    for deployment in client.deployments(FLOW_NAME).values():
+        if deployment["schedules"]:
+            client.plan_runs(deployment["id"], began)
 
 
 def planned(client: ApiClient) -> list[Planned]:

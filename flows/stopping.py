@@ -11,7 +11,7 @@ from flows.console import say
 from flows.deployment_names import FLOW_NAME
 from flows.following import READ_SECONDS, WORKS_ON, is_held, run_lock, worker_of
 from flows.project import Project
-from flows.request import run_name_of
+from flows.request import is_of_run
 from flows.server import client_of, find_server
 from flows.watching import watch
 from grpo_core.errors import DataContractError, ServiceError
@@ -40,7 +40,8 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
     """
     server = find_server(project)
     client = client_of(project, server) if server else None
-    runs = _runs(client, directory.name)
+    active = client.active_flow_runs(FLOW_NAME) if client is not None else []
+    runs = [run for run in active if is_of_run(run.parameters, directory)]
     waiting = [run for run in runs if run.state_type == "SCHEDULED"]
     taken = [run for run in runs if run.state_type in _TAKEN]
     for run in waiting:
@@ -67,11 +68,6 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
     _wait_for_progress(directory)
     code = watch(directory, client)
     return 0 if code == 0 or _has_stopped(client, directory, flow_runs) else 1
-
-
-def _runs(client: ApiClient | None, run: str) -> list[FlowRun]:
-    active = client.active_flow_runs(FLOW_NAME) if client is not None else []
-    return [flow_run for flow_run in active if run_name_of(flow_run.parameters) == run]
 
 
 def _cancel_waiting(client: ApiClient | None, run: FlowRun) -> None:

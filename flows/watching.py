@@ -13,7 +13,7 @@ from flows.console import err, say
 from flows.deployment_names import FLOW_NAME, SKIPPED
 from flows.following import ASK_SECONDS, READ_SECONDS, is_held, run_lock
 from flows.progress import RunProgress
-from flows.request import lake_of, run_name_of
+from flows.request import is_of_run
 from flows.view import make_view
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.store.progress import read_events
@@ -93,15 +93,8 @@ def _latest(client: ApiClient, directory: Path) -> FlowRun | None:
         found = client.latest_flow_runs(FLOW_NAME, timeout=timeout)
     except ServiceError:  # the record of the run needs no server
         return None
-    mine = (run for run in found if run_name_of(run.parameters) == directory.name)
-    begun = (run for run in mine if run.state_name != SKIPPED)
-    return next((run for run in begun if _is_in_lake(directory, run)), None)
-
-
-def _is_in_lake(directory: Path, flow_run: FlowRun) -> bool:
-    """Whether the flow run belongs to our lake; one whose settings can not be read may."""
-    lake = lake_of(flow_run.parameters)
-    return lake is None or lake.resolve() == directory.parents[1].resolve()
+    begun = (run for run in found if run.state_name != SKIPPED)
+    return next((run for run in begun if is_of_run(run.parameters, directory)), None)
 
 
 def _has_begun(directory: Path, flow_run: FlowRun) -> bool:

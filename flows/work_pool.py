@@ -13,7 +13,7 @@ from flows.api import ApiClient
 from flows.deployment_names import FLOW_NAME, WORK_POOL
 from flows.project import Project
 from flows.request import run_name_of
-from flows.scheduling import keep_schedules
+from flows.scheduling import kept_schedules
 from flows.server import call
 from grpo_core.errors import ServiceError
 
@@ -29,9 +29,9 @@ def give_to_pool(project: Project, client: ApiClient, notify: Notify) -> None:
     if client.pools(FLOW_NAME).keys() != client.deployments(FLOW_NAME).keys():
         _refuse_during_runs(client)
     client.ensure_pool(WORK_POOL)
-    keep_schedules(client)
     command = [str(Path(sys.executable).with_name("prefect")), "--no-prompt", "deploy", "--all"]
-    call(project, command, client.url, "prefect deploy --all failed")
+    with kept_schedules(client):
+        call(project, command, client.url, "prefect deploy --all failed")
     notify(f"workers execute from now on: prefect worker start --pool {WORK_POOL}")
 
 
@@ -42,14 +42,15 @@ def take_back(client: ApiClient, notify: Notify) -> None:
         ServiceError: Runs are in progress.
     """
     pooled = client.pools(FLOW_NAME)
-    if pooled:
-        _refuse_during_runs(client)
+    if not pooled:
+        notify("the local runner executes already")
+        return
+    _refuse_during_runs(client)
     found = client.deployments(FLOW_NAME)
-    for name in pooled:
-        client.leave_pool(found[name]["id"])
-    notify(
-        "the local runner executes from now on" if pooled else "the local runner executes already"
-    )
+    with kept_schedules(client):
+        for name in pooled:
+            client.leave_pool(found[name]["id"])
+    notify("the local runner executes from now on")
 
 
 def _refuse_during_runs(client: ApiClient) -> None:

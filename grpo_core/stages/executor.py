@@ -16,6 +16,7 @@ from grpo_core.stages.devices import device_lock
 from grpo_core.stages.faults import machine_fault
 from grpo_core.stages.forcing import is_forced
 from grpo_core.stages.records import NodeResult, NodeState, StageResult, utc_now
+from grpo_core.stages.sampler_notes import sampler_warnings_noted
 from grpo_core.stages.session import RunSession
 from grpo_core.stages.stopping import stop_if_asked
 from grpo_core.stages.unit_watch import UnitWatch
@@ -237,7 +238,7 @@ def _make(session: RunSession, resolver: Resolver, node: Node, key: str) -> tupl
         watch=watch,
     )
     started = time.perf_counter()
-    with _placed(watch):
+    with _placed(watch), sampler_warnings_noted(context.note):
         made = _maker(node.kind)(context)
         artifact = lake.store.publish(
             Draft(

@@ -80,10 +80,11 @@ def _ended(checkout: Checkout, run: str) -> FlowRun:
     return found
 
 
-def _nights_ahead(checkout: Checkout, run: str) -> int:
+def _nights_ahead(checkout: Checkout, run: str) -> set[str]:
+    """Ids of the run's flow runs that wait; the server may add some at any time."""
     body = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}, "limit": 200}
     found = checkout.client._call("POST", "/flow_runs/filter", body)
-    return sum(item["parameters"].get("run") == run for item in found)
+    return {item["id"] for item in found if item["parameters"].get("run") == run}
 
 
 def test_cron_starts_a_run_which_starts_its_follower_and_a_name_in_use_is_left_out(
@@ -111,8 +112,8 @@ def test_cron_starts_a_run_which_starts_its_follower_and_a_name_in_use_is_left_o
     assert (checkout.lake / "runs" / "chained" / "run.json").exists()
 
     ahead = _nights_ahead(checkout, "night")
-    assert ahead > 0
+    assert ahead  # though other schedules of its deployment came and went
     stopped = checkout.grpo("stop", "--run", "night")
     assert stopped.returncode == 1
     assert "nobody works on run 'night'" in stopped.stderr
-    assert _nights_ahead(checkout, "night") == ahead
+    assert ahead <= _nights_ahead(checkout, "night")

@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from flows import forwarding
+from flows.alerts import AlertThrottle
 from flows.publishing import artifact_key
-from grpo_core.store.progress import ProgressLog
+from grpo_core.store.progress import ProgressLog, read_events
 from grpo_core.types import StageName
 
 
@@ -91,17 +92,62 @@ def test_artifact_keys_are_what_prefect_takes(run: str, stage: str, key: str) ->
     assert artifact_key(run, stage) == key
 
 
+@pytest.fixture
+def passed_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
+    """Run, kind and step of the alerts that reached Prefect."""
+    found: list[tuple[str, str, int]] = []
+
+    def emit(run: str, event: dict[str, Any]) -> None:
+        found.append((run, event["kind"], event["step"]))
+
+    monkeypatch.setattr(forwarding, "emit_alert", emit)
+    return found
+
+
+def _alert(log: ProgressLog, step: int) -> None:
+    log.emit("alert", label="train/1", kind="kl", step=step, value=1.5, threshold=1.0)
+
+
 def test_alerts_are_warnings_and_events_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, passed_on: list[tuple[str, str, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    passed_on: list[tuple[str, str]] = []
-    monkeypatch.setattr(
-        forwarding, "emit_alert", lambda run, event: passed_on.append((run, event["kind"]))
-    )
     forwarder, log = _forwarder(tmp_path)
-    log.emit("alert", label="train/1", kind="kl", step=3, value=1.5, threshold=1.0)
+    _alert(log, 3)
     with caplog.at_level(logging.INFO, logger="forwarding"):
         forwarder._forward()
-    assert passed_on == [(tmp_path.name, "kl")]
+    assert passed_on == [(tmp_path.name, "kl", 3)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "ALERT at step 3: kl 1.5, bound 1" in caplog.text
+
+
+def test_an_alert_at_every_step_reaches_prefect_a_few_times_and_last_at_the_end(
+    tmp_path: Path, passed_on: list[tuple[str, str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    forwarder, log = _forwarder(tmp_path)
+    forwarder._throttle = AlertThrottle(lambda: now[0])
+    for step in range(50):
+        _alert(log, step)
+        if step % 5 == 4:
+            forwarder._forward()
+            now[0] += 5.0
+    forwarder.stopped.set()
+    forwarder.run()
+    assert [step for _, _, step in passed_on] == [0, 30, 49]
+    assert "step 30: kl 1.5, bound 1 (29 more of them since the last line)" in caplog.text
+    recorded, _ = read_events(tmp_path / "progress.jsonl")
+    assert sum(event["event"] == "alert" for event in recorded) == 50
+
+
+def test_each_kind_and_phase_of_alerts_is_told_by_itself() -> None:
+    now = [0.0]
+    throttle = AlertThrottle(lambda: now[0])
+    kinds = [(label, kind) for label in ("train/1", "train/2") for kind in ("kl", "entropy")]
+    for label, kind in kinds:
+        for step in (1, 2):
+            told = throttle.offer({"label": label, "kind": kind, "step": step})
+            assert [event["step"] for event in told] == ([1] if step == 1 else [])
+    assert throttle.due() == []
+    now[0] = 30.0
+    assert [(event["label"], event["kind"]) for event in throttle.due()] == kinds
+    assert throttle.due(is_end=True) == []

@@ -84,7 +84,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
 
 def test_an_alert_becomes_an_event_and_a_sentence(emitted: list[tuple[str, str, Any]]) -> None:
     event = {"event": "alert", "label": "train/2", "kind": "entropy", "step": 7}
-    event |= {"value": 0.01234, "threshold": 0.02}
+    event |= {"value": 0.01234, "threshold": 0.02, "left_out": 0}
     alerts.emit_alert("demo", event)
     assert emitted[0][:2] == ("grpo.alert.entropy", "grpo.run.demo")
     assert emitted[0][2]["step"] == 7

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,6 +102,40 @@ def test_a_run_that_waits_is_cancelled_by_its_name(
     _use(monkeypatch, server)
     assert stopping.stop(Project(directory), directory, now=False) == 0
     assert server.cancelled == ["1", "3"]
+
+
+@pytest.mark.parametrize("state", ["SCHEDULED", "PENDING", "RUNNING"])
+@pytest.mark.parametrize("now", [False, True])
+def test_a_run_of_the_same_name_in_another_lake_is_left_alone(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, state: str, now: bool
+) -> None:
+    other = f"execution.lake={directory.parents[2] / 'other'}"
+    server = FakeServer(FlowRun("1", "a", state, "", {"run": "demo", "overrides": [other]}))
+    _use(monkeypatch, server)
+    with pytest.raises(DataContractError, match="nobody works on run 'demo'"):
+        stopping.stop(Project(directory), directory, now=now)
+    assert server.cancelled == []
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"overrides": ["execution.lake={lake}"]},
+        {"config_file": "away.toml", "overrides": ["execution.lake={lake}"]},
+        {"config_file": "away.toml"},
+    ],
+    ids=["named", "named beside a file that is away", "unknown"],
+)
+def test_a_run_of_this_lake_or_of_an_unknown_one_is_cancelled(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any]
+) -> None:
+    lake = directory.parents[1]
+    named = [text.format(lake=lake) for text in parameters.get("overrides", ())]
+    given = {"run": "demo"} | parameters | {"overrides": named}
+    server = FakeServer(FlowRun("1", "a", "SCHEDULED", "", given))
+    _use(monkeypatch, server)
+    assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert server.cancelled == ["1"]
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING"])

@@ -11,8 +11,8 @@ from flows.work_pool import give_to_pool, take_back
 from grpo_core.errors import ServiceError
 
 DEPLOYMENTS = [
-    {"id": "d1", "name": "audit", "work_pool_name": "grpo"},
-    {"id": "d2", "name": "full", "work_pool_name": None},
+    {"id": "d1", "name": "audit", "work_pool_name": "grpo", "schedules": []},
+    {"id": "d2", "name": "full", "work_pool_name": None, "schedules": []},
 ]
 
 
