@@ -1,6 +1,7 @@
 """Nothing is shown to a server that is away, and nobody waits for it twice."""
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows import presence, publishing
 from flows.api import ApiClient
@@ -57,3 +58,8 @@ def test_what_is_not_shown_is_said(
     publishing._show("the table of audits", lambda: published.append("audits"))
     assert published == []
     assert "the table of audits is not in the UI: the Prefect server does not answer" in caplog.text
+
+
+def test_without_an_address_the_server_is_inside_the_process() -> None:
+    with temporary_settings({PREFECT_API_URL: None}):
+        assert presence.server_is_there()
