@@ -139,6 +139,8 @@ def test_a_change_leaves_what_other_schedules_start_due_or_ahead(
     assert _times(client, "night") == night
     assert _times(client, "late") == late
     assert due in late
+    tags = [run["tags"] for run in _runs(client, "late")]
+    assert all("auto-scheduled" in those for those in tags)  # by which the flow knows them
 
 
 def test_removing_takes_what_was_due_of_the_schedule_itself(client: ApiClient) -> None:
