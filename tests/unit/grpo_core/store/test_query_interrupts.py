@@ -103,6 +103,7 @@ _CTRL_C = """
 import os, signal, sys, threading
 from flows import cli
 import grpo_core.reporting.tables, grpo_core.store.warehouse
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started us with &
 threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 sys.argv = ["grpo", "sql", sys.argv[1], "--lake", sys.argv[2]]
 cli.main()
