@@ -110,7 +110,7 @@ def written(work, table, rows, values, runs):
         "compression_level": 1,
         "use_dictionary": ["scored_by"],
         "column_encoding": {"logprobs.list.element": "BYTE_STREAM_SPLIT"},
-        "write_statistics": False,
+        "write_statistics": ["scored_by"],
         "row_group_size": 256,
         "write_page_checksum": True,
     }

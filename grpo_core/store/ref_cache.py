@@ -34,7 +34,7 @@ from grpo_core.store.ref_index import (
     search,
     write_index,
 )
-from grpo_core.store.ref_lookup import ForeignIndexError, Lengths, PartRows, Wanted, read_rows
+from grpo_core.store.ref_lookup import ForeignIndexError, PartRows, Wanted, read_rows
 from grpo_core.store.ref_merges import (
     batches_to_merge,
     finish_merge,
@@ -113,8 +113,7 @@ class RefLogprobCache:
     def read(self, rows: Sequence[RefRow]) -> Found:
         """Log-probs of each row and who scored them; a damaged part counts as not there."""
         keys = [row.key for row in rows]
-        lengths = np.array([len(row.completion_token_ids) for row in rows], np.int64)
-        return self._retried(lambda: self._read(keys, lengths))
+        return self._retried(lambda: self._read(keys, rows))
 
     def put_many(
         self, rows: Sequence[RefRow], logprobs: Sequence[Logprobs], *, scored_by: str = ""
@@ -131,9 +130,9 @@ class RefLogprobCache:
         """
         return self.absorb([row.key for row in rows], logprobs, [scored_by] * len(rows), rows=rows)
 
-    def take(self, keys: Sequence[str]) -> tuple[list[str], Found]:
+    def take(self, keys: Sequence[str], rows: Sequence[RefRow] = ()) -> tuple[list[str], Found]:
         """The rows that are there, with their keys; for `absorb` on another machine."""
-        found = self._retried(lambda: self._read(keys)) if keys else Found([], [])
+        found = self._retried(lambda: self._read(keys, rows)) if keys else Found([], [])
         there = [n for n, values in enumerate(found.logprobs) if values is not None]
         return [keys[n] for n in there], Found(
             [found.logprobs[n] for n in there], [found.scored_by[n] for n in there]
@@ -154,7 +153,8 @@ class RefLogprobCache:
         """Append rows unless they are there, checked if `rows` are given; returns those written."""
         at = {key: n for n, key in enumerate(keys)}
         with self._locked("append of reference log-probs"):
-            known = set(self.take(list(at))[0]) if self._load_indices() else set()
+            sought = [rows[n] for n in at.values()] if rows else ()
+            known = set(self.take(list(at), sought)[0]) if self._load_indices() else set()
             fresh = [n for key, n in at.items() if key not in known]
             others = set(range(len(rows))).difference(fresh) if len(fresh) < len(rows) else ()
             check_values([rows[n] for n in others], [logprobs[n] for n in others])
@@ -212,7 +212,7 @@ class RefLogprobCache:
                 left = [left[n] for n in np.flatnonzero(search(index, key_halves(left)) < 0)]
         return left
 
-    def _read(self, keys: Sequence[str], lengths: Lengths | None = None) -> Found:
+    def _read(self, keys: Sequence[str], rows: Sequence[RefRow] = ()) -> Found:
         found = Found([None] * len(keys), [""] * len(keys))
         missing = np.arange(len(keys))
         halves = key_halves(keys)
@@ -225,15 +225,15 @@ class RefLogprobCache:
             wanted = Wanted(
                 keys=keys if is_all else [keys[n] for n in slots.tolist()],
                 positions=positions[positions >= 0],
-                lengths=lengths[slots] if lengths is not None else None,
+                rows=rows if is_all or not rows else [rows[n] for n in slots.tolist()],
             )
             part = self._read_part(name, wanted) if slots.size else None
             if part is None:
                 continue
             if is_all:
                 return Found(list(part.logprobs), part.scored_by)
-            rows = zip(slots.tolist(), part.logprobs, part.scored_by, strict=True)
-            for slot, values, writer in rows:
+            filled = zip(slots.tolist(), part.logprobs, part.scored_by, strict=True)
+            for slot, values, writer in filled:
                 found.logprobs[slot], found.scored_by[slot] = values, writer
             missing = missing[positions < 0]
         return found

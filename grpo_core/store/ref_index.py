@@ -20,6 +20,9 @@ from grpo_core.store.reading import entries_in
 
 SUFFIX = ".index.npy"
 
+_NO_ROW = np.uint64(2**62)
+"""More than any part has: a damaged index that names such a row must not look like a miss."""
+
 Index = npt.NDArray[np.uint64]
 Keys = npt.NDArray[np.uint64]
 
@@ -52,7 +55,7 @@ def search(index: Index, keys: Keys) -> npt.NDArray[np.int64]:
         alike = high[at] == keys[0][open_keys]
         open_keys, at = open_keys[alike], at[alike]
         hit = low[at] == keys[1][open_keys]
-        found[open_keys[hit]] = index[2][at[hit]].astype(np.int64)
+        found[open_keys[hit]] = np.minimum(index[2][at[hit]], _NO_ROW).astype(np.int64)
         open_keys = open_keys[~hit]
         position[open_keys] += 1
     return found

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from grpo_core.errors import ArtifactError
-from grpo_core.store.ref_parts import GROUPS_AT_ONCE, ROWS_PER_GROUP, open_part
-from grpo_core.store.ref_rows import Logprobs
+from grpo_core.store.ref_parts import GROUPS_AT_ONCE, ROWS_PER_GROUP, SCHEMA, open_part
+from grpo_core.store.ref_rows import Logprobs, RefRow
 
 MOST_READERS = 4
 """Threads that decode one part: Arrow decodes the row groups of one reader one after another."""
 _READ = ["row_key", "logprobs", "scored_by"]
-
-Lengths = npt.NDArray[np.int64]
+_SCORED_BY = SCHEMA.get_field_index("scored_by")
+"""Number of that column in a row group, as each column of the schema is one there."""
 
 
 class ForeignIndexError(ArtifactError):
@@ -32,12 +33,13 @@ class Wanted:
     Args:
         keys: Keys that the rows must have.
         positions: Their row numbers in the part.
-        lengths: Log-probs that each must have; None where that is not known.
+        rows: The rows themselves, which tell how many log-probs each must have; empty where only
+            the keys are known.
     """
 
     keys: Sequence[str]
     positions: npt.NDArray[np.int64]
-    lengths: Lengths | None
+    rows: Sequence[RefRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +78,18 @@ def read_rows(directory: Path, name: str, fingerprint: str, wanted: Wanted) -> P
 
     def read(share: npt.NDArray[np.int64]) -> None:
         with open_part(path, fingerprint) as file:
+            _check_positions(path, positions, file.metadata)
             for start in range(0, share.size, GROUPS_AT_ONCE):
                 portion = share[start : start + GROUPS_AT_ONCE]
                 sought = slice(*np.searchsorted(groups, [portion[0], portion[-1] + 1]))
                 in_portion = np.searchsorted(portion, groups[sought]) * ROWS_PER_GROUP
                 local = in_portion + positions[sought] % ROWS_PER_GROUP
-                taken = _take(path, file.read_row_groups(portion.tolist(), _READ), local)
+                writer = _only_writer(file.metadata, portion.tolist())
+                columns = _READ if writer is None else _READ[:2]
+                taken = _take(file.read_row_groups(portion.tolist(), columns), local)
                 slots = order[sought]
-                _check_rows(path, taken, keys.take(pa.array(slots)), wanted.lengths, slots)
-                _fill(rows, slots, taken)
+                _check_rows(path, taken, keys.take(pa.array(slots)), wanted.rows, slots)
+                _fill(rows, slots, taken, writer)
 
     present = np.unique(groups)
     readers = max(min(pa.cpu_count(), MOST_READERS, -(-present.size // GROUPS_AT_ONCE)), 1)
@@ -93,10 +98,27 @@ def read_rows(directory: Path, name: str, fingerprint: str, wanted: Wanted) -> P
     return rows
 
 
-def _take(path: Path, table: pa.Table, local: npt.NDArray[np.int64]) -> pa.Table:
+def _check_positions(
+    path: Path, positions: npt.NDArray[np.int64], metadata: pq.FileMetaData
+) -> None:
+    if positions.size and positions[-1] >= metadata.num_rows:
+        raise ForeignIndexError(
+            f"{path}: the index names row {positions[-1]} of {metadata.num_rows}"
+        )
+
+
+def _only_writer(metadata: pq.FileMetaData, groups: Sequence[int]) -> str | None:
+    """Who scored all rows of these row groups, if the footer says that it was one."""
+    names: set[str | None] = set()
+    for group in groups:
+        found = metadata.row_group(group).column(_SCORED_BY).statistics
+        is_one = found is not None and found.has_min_max and found.min == found.max
+        names.add(found.min if is_one else None)
+    return names.pop() if len(names) == 1 else None
+
+
+def _take(table: pa.Table, local: npt.NDArray[np.int64]) -> pa.Table:
     """The local rows of a decoded portion, in one chunk."""
-    if local.size and local.max() >= table.num_rows:
-        raise ForeignIndexError(f"{path}: the index names row {local.max()} of {table.num_rows}")
     is_whole = local.size == table.num_rows and bool((np.diff(local) == 1).all())
     return (table if is_whole else table.take(local)).combine_chunks()
 
@@ -105,34 +127,35 @@ def _check_rows(
     path: Path,
     taken: pa.Table,
     keys: pa.StringArray,
-    lengths: Lengths | None,
+    rows: Sequence[RefRow],
     slots: npt.NDArray[np.int64],
 ) -> None:
     """Refuse rows that are not those that were sought."""
     if not taken.column("row_key").chunk(0).equals(keys):
         raise ForeignIndexError(f"{path}: the index does not belong to this part")
-    if lengths is None:
+    if not rows:
         return
     found = np.diff(taken.column("logprobs").chunk(0).offsets.to_numpy())
-    wrong = np.flatnonzero(found != lengths[slots])
+    expected = np.array([len(rows[slot].completion_token_ids) for slot in slots.tolist()])
+    wrong = np.flatnonzero(found != expected)
     if wrong.size:
-        first = int(wrong[0])
-        raise ArtifactError(
-            f"{path}: row {keys[first]} has {found[first]} log-probs, expected "
-            f"{lengths[slots[first]]}"
-        )
+        n = int(wrong[0])
+        raise ArtifactError(f"{path}: row {keys[n]} has {found[n]} log-probs, not {expected[n]}")
 
 
-def _fill(rows: PartRows, slots: npt.NDArray[np.int64], taken: pa.Table) -> None:
+def _fill(
+    rows: PartRows, slots: npt.NDArray[np.int64], taken: pa.Table, writer: str | None
+) -> None:
     """Put what was taken into its slots."""
     column = taken.column("logprobs").chunk(0)
     borders, flat = column.offsets.to_numpy().tolist(), column.values.to_numpy()
     lines = [flat[start:end] for start, end in pairwise(borders)]
-    writers = taken.column("scored_by").to_pylist()
+    one = [writer] * len(lines) if writer is not None else None
+    writers = one or taken.column("scored_by").to_pylist()
     if (np.diff(slots) == 1).all():  # asked for in order of writing
         there = slice(int(slots[0]), int(slots[-1]) + 1)
         rows.logprobs[there], rows.scored_by[there] = lines, writers
         return
-    for slot, line, writer in zip(slots.tolist(), lines, writers, strict=True):
+    for slot, line, name in zip(slots.tolist(), lines, writers, strict=True):
         rows.logprobs[slot] = line
-        rows.scored_by[slot] = writer
+        rows.scored_by[slot] = name

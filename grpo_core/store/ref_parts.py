@@ -60,7 +60,7 @@ _FORMAT: dict[str, Any] = {
     "compression_level": 1,
     "use_dictionary": ["scored_by"],
     "column_encoding": {"logprobs.list.element": "BYTE_STREAM_SPLIT"},
-    "write_statistics": False,
+    "write_statistics": ["scored_by"],  # where it is one, it need not be read
     "write_page_checksum": True,
 }
 

@@ -1,6 +1,7 @@
 """A reference cache that was damaged on disk: found before use, healed, no row lost or doubled."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -78,16 +79,28 @@ def test_a_changed_byte_of_an_index_hides_and_doubles_no_row(
     assert verify(lake).damaged == []
 
 
-def test_an_index_that_changes_under_a_reader_is_read_again(lake: Lake) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(lambda rows: rows[::-1].copy(), id="other rows"),
+        pytest.param(lambda rows: rows + 10_000, id="rows that the part has not"),
+        pytest.param(lambda rows: rows - np.uint64(1000), id="rows that no part has"),
+    ],
+)
+def test_an_index_that_changes_under_a_reader_is_read_again(
+    lake: Lake, changed: Callable[[np.ndarray], np.ndarray]
+) -> None:
     put(lake, ROWS)
     reader = opened(lake)
     reader.missing(KEYS)
     index = np.load(index_of(part_of(lake)), mmap_mode="r+")
-    index[2] = index[2][::-1].copy()
+    index[2] = changed(index[2])
     index.flush()
     found = reader.get_many(ROWS)
     for expected, got in zip(values(ROWS), found, strict=True):
         np.testing.assert_array_equal(got, expected)
+    assert reader.put_many(ROWS, values(ROWS)) == 0
+    assert list(reader.directory.glob("damaged-*")) == []
     assert reader.put_many(ROWS, values(ROWS)) == 0
 
 
@@ -226,19 +239,20 @@ def test_a_merge_whose_process_died_shows_each_row_once(lake: Lake) -> None:
     assert list_parts(cache.directory) == before
 
 
+@pytest.mark.parametrize("is_read_first", [True, False])
 @pytest.mark.parametrize("length", [0, 2, 4])
 def test_a_row_with_more_or_fewer_log_probs_than_tokens_is_damage(
-    lake: Lake, length: int, caplog: pytest.LogCaptureFixture
+    lake: Lake, length: int, is_read_first: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = ROWS[:20]
     wrong = values(rows)
     wrong[2] = np.full(length, -0.3, np.float32)  # has three tokens
     opened(lake).absorb([row.key for row in rows], wrong, ["elsewhere"] * len(rows))
+    if is_read_first:
+        assert opened(lake).get_many(rows) == [None] * len(rows)
     cache = opened(lake)
-    assert cache.get_many(rows) == [None] * len(rows)
-    said = f"row {rows[2].key} has {length} log-probs, expected 3"
-    assert said in caplog.text
     assert cache.put_many(rows, values(rows)) == len(rows)
+    assert f"row {rows[2].key} has {length} log-probs, not 3" in caplog.text
     for expected, got in zip(values(rows), opened(lake).get_many(rows), strict=True):
         np.testing.assert_array_equal(got, expected)
 
@@ -252,3 +266,20 @@ def test_rows_in_any_order_and_of_several_parts_are_those_asked_for(lake: Lake) 
     assert found[250:] == [None] * 3
     for expected, got in zip(values(asked[:250]), found[:250], strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_each_row_says_who_scored_it(lake: Lake, has_statistics: bool) -> None:
+    rows = [RefRow((1, n), (n,), 1.0) for n in range(1500)]
+    writers = [f"run {n // 700}" for n in range(1500)]  # a change within a row group
+    for start in range(0, 1500, 700):
+        part = rows[start : start + 700]
+        opened(lake).put_many(part, values(part), scored_by=f"run {start // 700}")
+    opened(lake).compact()
+    if not has_statistics:  # as an earlier release wrote it
+        path = part_of(lake)
+        table = pq.read_table(path)
+        pq.write_table(table, path, row_group_size=256, write_statistics=False)
+    for chosen in (range(1500), range(1499, -1, -3), range(256), range(600, 800)):
+        found = opened(lake).read([rows[n] for n in chosen])
+        assert found.scored_by == [writers[n] for n in chosen]
