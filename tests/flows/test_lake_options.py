@@ -112,3 +112,11 @@ def test_a_table_that_is_not_there_says_where_names_are_listed(tmp_path: Path) -
     error = grpo("sql", "from nowhere", "--lake", str(tmp_path)).exception
     assert isinstance(error, DataContractError)
     assert "grpo sql --list" in error.hint
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+def test_a_file_that_no_query_may_read_says_what_one_reads(tmp_path: Path, name: str) -> None:
+    error = grpo("sql", f"from '{name}'", "--lake", str(tmp_path)).exception
+    assert isinstance(error, DataContractError)
+    assert "Permission Error" in error.message
+    assert "the tables and views of a lake and no other file" in error.hint
