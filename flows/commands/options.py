@@ -1,6 +1,8 @@
 """Options that several commands share."""
 
 import os
+import stat
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,16 +81,61 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         ConfigError: There can be no such file.
     """
-    if path.parts[:2] in (("/", "dev"), ("/", "proc")) or path.is_fifo():
+    from grpo_core.store.files import hidden_stem, naming_errors
+
+    temporary = None
+    with naming_errors(f"--output: {path}"):
+        target = _real_place(path)
+        if not _is_written_in_place(path):
+            temporary = target.with_name(f"{hidden_stem(target.name)}.{uuid.uuid4().hex[:8]}")
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    if temporary is None:
         yield path
         return
-    target = path.resolve()
-    if target.is_dir() or not target.parent.is_dir():
-        what = f"{path} is a directory" if target.is_dir() else f"there is no {target.parent}"
-        raise ConfigError(f"--output: {what}", hint="name a file in a directory that is there")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         yield temporary
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _real_place(path: Path) -> Path:
+    """Where a file lies or is to come, behind all links.
+
+    Raises:
+        ConfigError: Something else is there, or no directory.
+        OSError: Nothing can be there.
+    """
+    target = Path(os.path.realpath(path))
+    what = ""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            what = f"there is no {target.parent}"
+        elif _is_descriptor(path):
+            what = f"there is no {path}"
+    else:
+        if stat.S_ISDIR(mode):
+            what = f"{path} is a directory"
+        elif stat.S_ISSOCK(mode):
+            what = f"{path} is a socket"
+    if what:
+        raise ConfigError(f"--output: {what}", hint="name a file in a directory that is there")
+    return target
+
+
+def _is_written_in_place(path: Path) -> bool:
+    """Whether a pipe, a device or a file that a process has open is there."""
+    return path.exists() and (not path.is_file() or _is_descriptor(path))
+
+
+def _is_descriptor(path: Path) -> bool:
+    """Whether a name leads through `/proc`, as `/dev/stdout` does."""
+    while True:
+        path = Path(os.path.realpath(path.parent), path.name)
+        if path.parts[:2] == ("/", "proc"):
+            return True
+        if not path.is_symlink():
+            return False
+        path = path.parent / os.readlink(path)

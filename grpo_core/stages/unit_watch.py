@@ -8,6 +8,7 @@ timer writes every thread's stack into the attempt's log and ends the process.
 
 import faulthandler
 import signal
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -17,9 +18,14 @@ from types import FrameType
 
 from grpo_core.errors import StalledError
 from grpo_core.stages.attempt_log import log_tail
+from grpo_core.store import query_thread
 
 HOPELESS_SECONDS = 60.0
 """How long after the first timer a process that can not be interrupted is ended."""
+_PACKAGE = str(Path(__file__).parents[1])
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 
 
 class UnitWatch:
@@ -76,11 +82,29 @@ class UnitWatch:
         )
 
     def _stalled(self, number: int, frame: FrameType | None) -> None:
-        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "unknown code"
         tail = log_tail(self._log)
         raise StalledError(
-            f"no unit was finished for {self._seconds:g} s; it stood in {place}\n"
+            f"no unit was finished for {self._seconds:g} s; it stood in {_place(frame)}\n"
             f"last lines of its log:\n{tail}",
             hint=f"the whole log is {self._log}; if units really take that long, raise "
             "execution.stall_seconds",
         )
+
+
+def _place(innermost: FrameType | None) -> str:
+    """File and line of the innermost code of the product or its user, else of whatever it is.
+
+    Libraries only wait on behalf of such code, as does the thread that waits for a query.
+    """
+    frame = innermost
+    while frame is not None and _is_behind(frame.f_code.co_filename):
+        frame = frame.f_back
+    frame = frame or innermost
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "unknown code"
+
+
+def _is_behind(file: str) -> bool:
+    """Whether a file's code tells nothing of where the product stands."""
+    if file.startswith(_PACKAGE):
+        return file == query_thread.__file__
+    return file.startswith(("<frozen ", *_LIBRARIES))

@@ -8,13 +8,20 @@ import shutil
 import tarfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_core.errors import ArtifactError
-from grpo_core.store.files import fsync_directory, fsync_file, read_json, sha256_file
+from grpo_core.store.files import (
+    fsync_directory,
+    fsync_file,
+    hidden_stem,
+    naming_errors,
+    read_json,
+    sha256_file,
+)
 from grpo_core.store.lake import is_run_name
 
 EXPORT = "export.json"
@@ -22,6 +29,7 @@ EXPORT_VERSION = 1
 _DAMAGED = "copy the file again; only what grpo lake export writes can be imported"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 """Errors of file systems that lock nothing."""
+_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +90,17 @@ def claimed_beside(target: Path) -> Iterator[Path]:
     It is locked for as long as this process lives. What a killed process has left there is locked
     by nobody, and removed first, together with its scratch directory; on a file system without
     locks nobody knows whether a writer lives, and it stays.
+
+    Raises:
+        ConfigError: No file can be there.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}")
-    for path in sorted(target.parent.iterdir()):
-        if name.fullmatch(path.name) and path.is_file() and not path.is_symlink():
-            _remove_if_abandoned(path)
-    temporary, descriptor = _claim(target)
+    with naming_errors(str(target)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        name = re.compile(rf"{re.escape(_stem(target))}[0-9a-f]{{8}}")
+        for path in sorted(target.parent.iterdir()):
+            if name.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                _remove_if_abandoned(path)
+        temporary, descriptor = _claim(target)
     try:
         yield temporary
     finally:
@@ -96,13 +108,21 @@ def claimed_beside(target: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def _stem(target: Path) -> str:
+    """How claimed names begin; the word in it keeps them apart from what people name by date."""
+    return f"{hidden_stem(target.name)}.export-"
+
+
 def _claim(target: Path) -> tuple[Path, int]:
     while True:
-        path = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        path = target.with_name(f"{_stem(target)}{uuid.uuid4().hex[:8]}")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        _is_locked_now(descriptor)
-        if os.fstat(descriptor).st_nlink:  # else another took it for abandoned before it was locked
-            return path, descriptor
+        with suppress(
+            BlockingIOError
+        ):  # another export looks whether it is abandoned, or removes it
+            _lock(descriptor)
+            if os.fstat(descriptor).st_nlink:  # else it was removed before it was locked
+                return path, descriptor
         os.close(descriptor)
 
 
@@ -112,19 +132,24 @@ def _remove_if_abandoned(path: Path) -> None:
     except (FileNotFoundError, PermissionError):  # gone meanwhile, or another user's
         return
     try:
-        if _is_locked_now(descriptor):
-            shutil.rmtree(_scratch_of(path), ignore_errors=True)
-            path.unlink(missing_ok=True)
+        with suppress(BlockingIOError):
+            if _lock(descriptor):
+                shutil.rmtree(_scratch_of(path), ignore_errors=True)
+                path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
 
-def _is_locked_now(descriptor: int) -> bool:
-    """Lock a file; False when a living process has it locked, or nobody can."""
+def _lock(descriptor: int) -> bool:
+    """Lock a file; False where the file system has no locks.
+
+    Raises:
+        BlockingIOError: A living process has it locked.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in (errno.EWOULDBLOCK, *_NO_LOCKS):
+        if error.errno not in _NO_LOCKS:
             raise
         return False
     return True
@@ -151,7 +176,7 @@ def unpack(source: Path, scratch: Path) -> dict[str, Any]:
                         hint="make the archive with grpo lake export",
                     )
             archive.extractall(scratch, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise ArtifactError(
             f"{source} cannot be read as an export: {error}", hint=_DAMAGED
         ) from error
@@ -162,13 +187,21 @@ def _checked_record(source: Path, scratch: Path) -> dict[str, Any]:
     path = scratch / EXPORT
     if not path.is_file():
         raise ArtifactError(f"{source} holds no {EXPORT}", hint="make it with grpo lake export")
-    record: dict[str, Any] = read_json(path)
+    try:
+        record = read_json(path)
+    except (ValueError, RecursionError) as error:
+        raise _no_record(source, f"is no JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise _no_record(source, f"is {_shown(record)}, expected an object")
     if record.get("version") != EXPORT_VERSION:
-        raise ArtifactError(
-            f"{source} has export version {record.get('version')}, expected {EXPORT_VERSION}"
+        raise _no_record(
+            source, f"version: {_shown(record.get('version'))}, expected {EXPORT_VERSION}"
         )
-    if not is_run_name(str(record.get("run"))):
-        raise ArtifactError(f"{source}: {EXPORT}: run: {record.get('run')!r} is not a run name")
+    run = record.get("run")
+    if not isinstance(run, str) or not is_run_name(run):
+        raise _no_record(source, f"run: {_shown(run)} is not a run name")
+    if not isinstance(record.get("files"), dict):
+        raise _no_record(source, f"files: {_shown(record.get('files'))}, expected an object")
     path.unlink()
     there = members_below(scratch, (file for file in scratch.rglob("*") if file.is_file()))
     found = {name: member.facts() for name, member in there.items()}
@@ -178,3 +211,13 @@ def _checked_record(source: Path, scratch: Path) -> dict[str, Any]:
                 f"{source}: {name} is missing, changed or not listed", hint=_DAMAGED
             )
     return record
+
+
+def _no_record(source: Path, what: str) -> ArtifactError:
+    return ArtifactError(f"{source}: {EXPORT}: {what}", hint=_DAMAGED)
+
+
+def _shown(value: object) -> str:
+    """A value of an archive of whatever origin, in a part of a line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -29,6 +29,11 @@ def duckdb_errors() -> Iterator[None]:
 def _hint(error: Exception, message: str) -> str:
     if isinstance(error, duckdb.CatalogException):
         return "grpo sql --list names tables and views, grpo sql --list NAME their columns"
+    if isinstance(error, duckdb.PermissionException):
+        return (
+            "a query reads the tables and views of a lake and no other file: grpo sql --list names "
+            "them, --lake DIR takes another lake"
+        )
     if ".parquet" in message:
         return "grpo lake verify names every damaged file and what heals it"
     return ""

@@ -27,6 +27,7 @@ from grpo_core.store.archives import (
     EXPORT,
     EXPORT_VERSION,
     Member,
+    claimed_beside,
     members_below,
     pack,
     scratch_beside,
@@ -34,7 +35,14 @@ from grpo_core.store.archives import (
 )
 from grpo_core.store.arrivals import check_records, code_in, drop_strangers, record_files
 from grpo_core.store.artifacts import CURRENT, Artifact, check_files, read_artifact
-from grpo_core.store.files import FileDigests, fsync_directory, read_json, write_json, write_text
+from grpo_core.store.files import (
+    FileDigests,
+    fsync_directory,
+    naming_errors,
+    read_json,
+    write_json,
+    write_text,
+)
 from grpo_core.store.lake import Lake
 from grpo_core.store.locks import NAME_IN_USE, hold_or_refuse
 from grpo_core.store.manifests import MANIFEST
@@ -109,11 +117,20 @@ def export_run(lake: Lake, run: str, target: Path) -> Exchange:
 
 
 def _check_target(target: Path) -> None:
-    if target.is_dir():
-        raise ConfigError(f"{target} is a directory", hint="name the archive in it, as run.tar")
-    nearest = next(path for path in target.parents if path.exists())
-    if not nearest.is_dir():
-        raise ConfigError(f"{nearest} is a file, expected a directory", hint="name another place")
+    """Refuse a place where no archive can be, before anything is read."""
+    with naming_errors(str(target)):
+        if target.is_dir():
+            raise ConfigError(f"{target} is a directory", hint="name the archive in it, as run.tar")
+        if target.exists() and not target.is_file():
+            raise ConfigError(f"{target} is no file", hint="name another place")
+        nearest = next(path for path in target.parents if path.exists())
+        if not nearest.is_dir():
+            raise ConfigError(
+                f"{nearest} is a file, expected a directory", hint="name another place"
+            )
+    if nearest == target.parent:
+        with claimed_beside(target):
+            pass
 
 
 def _check_exported(

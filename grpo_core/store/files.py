@@ -1,19 +1,62 @@
 """Files that are either complete or absent, and digests of files that nobody hashes twice."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from grpo_core.errors import ConfigError
 
 _CHUNK_BYTES = 1 << 22
 _GLOB_TRIES = 20
 _CTIME = 3
 """Where the ctime stands in the identity of a file."""
+_LONGEST_STEM = 200
+"""Bytes; file systems take names of 255, and a suffix follows."""
+_NO_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.ENXIO,
+)
+"""Errors of names where no file can be; permission and space are faults of the machine."""
+
+
+@contextmanager
+def naming_errors(label: str) -> Iterator[None]:
+    """Turn the error of a name that a person gave and no file can have into the product's.
+
+    Args:
+        label: What the name is, and the name.
+
+    Raises:
+        ConfigError: There can be no such file.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        raise ConfigError(
+            f"{label}: {os.strerror(error.errno)}",
+            hint="name a file in a directory where files can be made",
+        ) from error
+
+
+def hidden_stem(name: str) -> str:
+    """How names of hidden files beside `name` begin: so, or with its digest when it is long."""
+    data = os.fsencode(name)
+    is_short = len(data) <= _LONGEST_STEM
+    return f".{name}" if is_short else f".{hashlib.sha256(data).hexdigest()[:32]}"
 
 
 def fsync_directory(path: Path) -> None:

@@ -138,11 +138,11 @@ def create_regraded_tables(connection: Any, rows: Mapping[str, pa.Table]) -> Non
 
 
 def create_views(connection: Any, bases: Iterable[str], views: Iterable[Query]) -> None:
-    """Create empty base relations, then views over them, in order."""
+    """Create empty base relations, then views over them, in order; again after an interrupt."""
     for name in bases:
-        connection.execute(f"create view {name} as {empty_select(name)}")
+        connection.execute(f"create or replace view {name} as {empty_select(name)}")
     for view in views:
-        connection.execute(f"create view {view.name} as {view.sql}")
+        connection.execute(f"create or replace view {view.name} as {view.sql}")
 
 
 def comment_grains(connection: Any, views: Iterable[Query]) -> None:

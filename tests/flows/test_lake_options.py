@@ -1,7 +1,9 @@
 """What people name on the command line that is not there, or is something else."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,56 @@ def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> N
     assert refused(*words).startswith("--output: ")
 
 
+@pytest.mark.parametrize(
+    "place", ["/proc/nope", "/dev/nodir/x", "{}/" + "a" * 256, "{}/loop", "{}/loop/x", "{}/f/x"]
+)
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "f").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    path = place.format(tmp_path)
+    words = ("sql", "select 1", "--lake", str(tmp_path / "lake"), "--output", path)
+    assert refused(*words).startswith("--output: ")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["f", "lake", "loop"]
+
+
+def test_a_file_for_rows_may_have_the_longest_name(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 255)
+    with whole_file(path) as target:
+        target.write_text("whole")
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no memory file system")
+def test_a_file_for_rows_in_shared_memory_is_whole_or_as_before() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        path = Path(place, "rows.csv")
+        with pytest.raises(KeyboardInterrupt):
+            write_half(path)
+        assert os.listdir(place) == []
+
+
+def test_a_link_to_a_file_for_rows_stays_a_link(tmp_path: Path) -> None:
+    path = tmp_path / "link"
+    path.symlink_to("rows.csv")
+    with whole_file(path) as target:
+        target.write_text("whole")
+    assert path.is_symlink()
+    assert (tmp_path / "rows.csv").read_text() == "whole"
+
+
+def test_rows_follow_what_an_open_file_has(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    words = ["sql", "select 1 as n", "--format", "csv", "--output", "/dev/stdout"]
+    with log.open("a") as stream:
+        inode = log.stat().st_ino
+        command = [sys.executable, "-m", "flows.cli", *words, "--lake", str(tmp_path / "lake")]
+        (tmp_path / "lake").mkdir()
+        subprocess.run(command, stdout=stream, check=True)
+    assert log.stat().st_ino == inode
+
+
 def test_rows_go_to_a_device_as_well(tmp_path: Path) -> None:
     words = ["sql", "select 1 as n", "--format", "csv", "--output", "/dev/stdout"]
     done = subprocess.run(
@@ -112,3 +164,11 @@ def test_a_table_that_is_not_there_says_where_names_are_listed(tmp_path: Path) -
     error = grpo("sql", "from nowhere", "--lake", str(tmp_path)).exception
     assert isinstance(error, DataContractError)
     assert "grpo sql --list" in error.hint
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
+def test_a_file_that_no_query_may_read_says_what_one_reads(tmp_path: Path, name: str) -> None:
+    error = grpo("sql", f"from '{name}'", "--lake", str(tmp_path)).exception
+    assert isinstance(error, DataContractError)
+    assert "Permission Error" in error.message
+    assert "the tables and views of a lake and no other file" in error.hint

@@ -27,6 +27,7 @@ from grpo_core.stages.alerts import Alert, step_alerts
 from grpo_core.stages.attempt_log import logging_to
 from grpo_core.stages.context import Made, MakeContext
 from grpo_core.stages.stopping import asked_to_stop, forget_stop, request_stop, stop_if_asked
+from grpo_core.stages.unit_watch import UnitWatch
 from grpo_core.store.progress import read_events
 from grpo_core.store.schemas import TABLES
 
@@ -176,6 +177,13 @@ def test_code_that_can_not_be_interrupted_ends_its_process(tmp_path: Path) -> No
     assert done.returncode == 1
     assert "Timeout" in log.read_text()
     assert "line 8" in log.read_text()
+
+
+def test_a_stall_in_a_library_names_who_called_it(tmp_path: Path) -> None:
+    watch = UnitWatch("train/1", 0.3, tmp_path / "attempt.log")
+    own = rf"it stood in {__file__}:\d+\n"
+    with pytest.raises(StalledError, match=own), watch.armed():
+        subprocess.run(["sleep", "20"], check=True)
 
 
 def test_only_declared_faults_are_tried_again(

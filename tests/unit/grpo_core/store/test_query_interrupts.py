@@ -5,15 +5,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_core.errors import DataContractError, StalledError
 from grpo_core.stages.unit_watch import UnitWatch
 from grpo_core.store.catalog import Catalog
+from grpo_core.store.query_thread import QueryThread
 from grpo_core.store.warehouse import Warehouse
 
 FIRST_ROW = "select sum(a.range * b.range) from range(3000000) a, range(3000000) b"
@@ -31,11 +35,35 @@ class TerminationSignal(BaseException):
     """As Prefect raises it in the handler of SIGTERM."""
 
 
+class SlowToEnd:
+    """A connection whose work ends after some interrupts only, as a query deep in one operator.
+
+    Args:
+        needed: Interrupts that it takes.
+    """
+
+    def __init__(self, needed: int) -> None:
+        self.num_interrupts = 0
+        self.is_over = False
+        self._needed = needed
+
+    def interrupt(self) -> None:
+        """Count it."""
+        self.num_interrupts += 1
+
+    def work(self) -> None:
+        """Go on until there were enough, or for ten seconds."""
+        give_up = time.monotonic() + 10
+        while self.num_interrupts < self._needed and time.monotonic() < give_up:
+            time.sleep(0.01)
+        self.is_over = self.num_interrupts >= self._needed
+
+
 @contextmanager
-def sending(number: int, handler: Callable[..., object]) -> Iterator[None]:
+def sending(number: int, handler: Callable[..., object], *, after: float = 0.5) -> Iterator[None]:
     """A signal to this process comes after a while."""
     before = signal.signal(number, handler)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
+    timer = threading.Timer(after, os.kill, (os.getpid(), number))
     timer.start()
     try:
         yield
@@ -75,7 +103,8 @@ def test_ctrl_c_in_a_query_is_ctrl_c(sql: str) -> None:
 @QUERIES
 def test_a_query_that_stalls_a_stage_is_a_stall(sql: str, tmp_path: Path) -> None:
     watch = UnitWatch("audit", 0.5, tmp_path / "log")
-    with Warehouse(EMPTY) as warehouse, pytest.raises(StalledError), watch.armed():
+    place = r"it stood in \S+/grpo_core/store/(warehouse|results)\.py:\d+\n"
+    with Warehouse(EMPTY) as warehouse, pytest.raises(StalledError, match=place), watch.armed():
         warehouse.query(sql).dicts()
 
 
@@ -121,3 +150,72 @@ def test_grpo_sql_ends_on_ctrl_c_without_a_traceback(sql: str, tmp_path: Path) -
     assert (done.returncode, done.stdout) == (130, "")
     assert "Traceback" not in done.stderr
     assert "error" not in done.stderr
+
+
+def test_a_signal_while_a_query_is_handed_over_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def submit(self: ThreadPoolExecutor, *work: Any) -> Any:
+        submit_for_real(self, *work)
+        time.sleep(0.2)  # until the query is at work
+        raise KeyboardInterrupt
+
+    submit_for_real = ThreadPoolExecutor.submit
+    ended = SlowToEnd(2)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt), QueryThread(ended) as at:
+        at.run(ended.work)
+    assert ended.is_over
+
+
+def test_a_signal_before_a_query_is_handed_over_leaves_nothing_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def submit(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    ended = SlowToEnd(2)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt), QueryThread(ended) as at:
+        at.run(ended.work)
+    assert ended.num_interrupts == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [
+        (TerminationSignal, KeyboardInterrupt, TerminationSignal),
+        (KeyboardInterrupt, StalledError, KeyboardInterrupt),
+        (StalledError, KeyboardInterrupt, KeyboardInterrupt),
+    ],
+)
+def test_a_second_signal_waits_for_the_end_of_the_query_too(
+    first: type[BaseException], second: type[BaseException], winner: type[BaseException]
+) -> None:
+    """A stall may be tried again, so a stop that comes after it must not get lost."""
+    coming = iter([first("first"), second("second")])
+
+    def act(*_: object) -> None:
+        raise next(coming)
+
+    ended = SlowToEnd(8)
+    with (
+        pytest.raises(winner),
+        sending(signal.SIGTERM, act),
+        sending(signal.SIGTERM, act, after=0.8),
+        QueryThread(ended) as at,
+    ):
+        at.run(ended.work)
+    assert ended.is_over
+
+
+def test_a_warehouse_that_was_interrupted_while_it_made_views_makes_them_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Warehouse(EMPTY) as warehouse:
+        with monkeypatch.context() as patch:
+            patch.setattr("grpo_core.store.warehouse.attach_files", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                warehouse.query("from run_bands")
+        assert warehouse.query("from run_bands").dicts() == []
