@@ -17,6 +17,7 @@ from grpo_core.store.artifacts import (
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact, parts_in_use
 from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, glob_stable
+from grpo_core.store.layout import DATABASE, TREES, is_generation, is_lake
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.reading import entries_in
@@ -27,10 +28,7 @@ from grpo_core.store.ref_rows import CACHE_VERSION, cache_version_of, fingerprin
 from grpo_core.store.run_records import NODE_FIELDS, attempt_files, is_run, read_attempt, read_run
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_TREES = (
-    *("artifacts", "partial", "ref_logprobs", "runs", "locks"),
-    *(".staging", ".trash", ".digests", "artifacts/*", "ref_logprobs/*"),
-)
+_TREES = (*TREES, "artifacts/*", "ref_logprobs/*")
 NOT_LINKED = "only the root of a lake may be a link: put the directory itself there"
 _LIVE_TABLES = ("rollouts", "steps", "events")
 
@@ -54,17 +52,15 @@ class Lake:
     @property
     def database(self) -> Path:
         """DuckDB file with views for other clients; disposable."""
-        return self.root / "lake.duckdb"
+        return self.root / DATABASE
 
     def is_one(self) -> bool:
-        """Whether the root is a lake's: a directory that is empty or holds what only lakes do.
+        """Whether the root is a lake's; see `layout.is_lake`.
 
         Raises:
             FileUnreadableError: The system does not let it be listed.
         """
-        names = {path.name for path in entries_in(self.root)}
-        known = {*(name for name in _TREES if "/" not in name), self.database.name}
-        return self.root.is_dir() and (not names or bool(names & known))
+        return is_lake(self.root)
 
     def run_directory(self, run: str) -> Path:
         """Directory of a run.
@@ -151,16 +147,14 @@ class Lake:
         )
 
     def generations(self) -> Iterator[Path]:
-        """Directory of every generation of every artefact.
+        """Directory of every generation of every artefact; what is called otherwise is none.
 
         Raises:
             FileUnreadableError: The system does not let a directory above them be listed.
         """
         for stage in entries_in(self.root / "artifacts"):
             for key in entries_in(stage):
-                for path in entries_in(key):
-                    if path.is_dir() and not path.name.startswith("."):
-                        yield path
+                yield from (p for p in entries_in(key) if is_generation(p) and p.is_dir())
 
     def generations_of(self, stage: str) -> Iterator[Path]:
         """Directory of every complete generation of one stage."""
