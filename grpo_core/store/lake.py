@@ -146,6 +146,16 @@ class Lake:
             if is_run_name(path.name) and linked_directory(self.root, path) is None and is_run(path)
         )
 
+    def linked_runs(self) -> list[str]:
+        """Names of runs whose directory, or that of all runs, is a symbolic link, sorted.
+
+        Raises:
+            FileUnreadableError: The system does not let the directory of runs be listed.
+        """
+        paths = (path for path in entries_in(self.root / "runs") if is_run_name(path.name))
+        linked = (path for path in paths if linked_directory(self.root, path) is not None)
+        return [path.name for path in linked if not path.is_file()]
+
     def generations(self) -> Iterator[Path]:
         """Directory of every generation of every artefact; what is called otherwise is none.
 
@@ -200,14 +210,15 @@ class Lake:
         )
 
     def _generation_paths(self, rows: list[RunArtifact], *, is_whole: bool) -> list[Path]:
-        """What runs used; of a whole lake what is there and what runs use now, there or not."""
-        if not is_whole:
-            return sorted({self._path_of(row) for row in rows})
+        """What runs use now, there or not; of a whole lake what is there, else what they used."""
         latest: dict[str, int] = {}
         for row in rows:
             latest[row.run] = max(row.attempt, latest.get(row.run, 0))
         used = (self._path_of(row) for row in rows if row.attempt == latest[row.run])
-        return list(dict.fromkeys([*self.generations(), *used]))
+        if is_whole:
+            return list(dict.fromkeys([*self.generations(), *used]))
+        there = (path for path in map(self._path_of, rows) if path.is_symlink() or path.exists())
+        return sorted({*there, *used})
 
     def _path_of(self, row: RunArtifact) -> Path:
         return self.store.key_directory(row.stage, row.key) / row.content[:12]
@@ -236,7 +247,7 @@ class Lake:
 
     def _rows_of_all(self, damaged: list[DamagedEntry]) -> Iterator[RunArtifact]:
         """What every run used; fills `damaged` with runs of which nobody knows it."""
-        for name in self.run_names():
+        for name in sorted([*self.run_names(), *self.linked_runs()]):
             try:
                 yield from self.rows_of(name)
             except ArtifactError as error:
