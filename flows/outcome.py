@@ -36,12 +36,16 @@ def outcome_of(run: FlowRun) -> Outcome | None:
     if lake is None:
         return None
     try:
-        for path in reversed(attempt_files(lake / "runs" / run_name_of(run.parameters))):
-            attempt = read_attempt(path)
-            if attempt.get("request", {}).get("flow_run") == run.id:
-                return _outcome(run, attempt)
-    except (GrpoError, OSError):  # a lake of another machine, or a damaged record
+        paths = attempt_files(lake / "runs" / run_name_of(run.parameters))
+    except (GrpoError, OSError):  # a lake of another machine
         return None
+    for path in reversed(paths):
+        try:
+            attempt = read_attempt(path)
+        except (GrpoError, OSError):  # a damaged record may be of any flow run
+            continue
+        if attempt.get("request", {}).get("flow_run") == run.id:
+            return _outcome(run, attempt)
     return None
 
 

@@ -21,9 +21,16 @@ def config_of_run(lake: "Lake", run: str) -> "RunConfig":
     """The resolved configuration of the latest attempt of `run`.
 
     Raises:
+        ConfigError: It is missing or torn, or of another release.
         DataContractError: There is no such run.
     """
-    return stored_config(_directory(lake, run))
+    from grpo_core.store.run_records import CONFIG, is_run
+
+    directory = lake.run_directory(run)
+    if not (is_run(directory) or (directory / CONFIG).is_file()):
+        known = ", ".join(lake.run_names()) or "none yet"
+        raise DataContractError(f"there is no run called {run!r}", hint=f"runs: {known}")
+    return stored_config(directory)
 
 
 def audit_of_run(lake: "Lake", run: str, *, deep: bool = False) -> "list[AuditResult]":
@@ -88,11 +95,3 @@ def print_summary(lake: "Lake", run: str, console: Console) -> None:
     from grpo_core.reporting.summary import render_summary
 
     render_summary(summary_of_run(lake, run), console)
-
-
-def _directory(lake: "Lake", run: str) -> Path:
-    directory = lake.run_directory(run)
-    if not (directory / "config.json").is_file():
-        known = ", ".join(lake.run_names()) or "none yet"
-        raise DataContractError(f"there is no run called {run!r}", hint=f"runs: {known}")
-    return directory

@@ -103,9 +103,12 @@ def restore_command(
     mended = restore_records(opened, run)
     for line in mended:
         out.print(line, soft_wrap=True, highlight=False)
-    count = restore_rows(opened, run, on_wait=_tell_waiting)
-    if count or mended:
-        _refresh_database(opened)
+    count = 0
+    try:
+        count = restore_rows(opened, run, on_wait=_tell_waiting)
+    finally:
+        if count or mended:
+            _refresh_database(opened)
     out.print(f"{count} reference rows scored again")
 
 

@@ -46,7 +46,7 @@ ForkOption = Annotated[
 LakeOption = Annotated[
     Path | None, typer.Option("--lake", metavar="DIR", help="Root of the lake; default: lake.")
 ]
-_LAKE_HINT = "a lake is a directory with artifacts/ and runs/ in it, or an empty one"
+_LAKE_HINT = "a lake is what runs were written to with --lake, or an empty directory"
 OnlyRunOption = Annotated[
     str, typer.Option("--run", metavar="NAME", help="Only this run; default: all runs.")
 ]

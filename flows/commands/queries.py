@@ -96,7 +96,7 @@ def audit_command(
     from flows.reports import audit_of_run
 
     opened = open_lake(lake)
-    names = [run] if run else opened.run_names()
+    names = [run] if run else sorted([*opened.run_names(), *opened.linked_runs()])
     if not names:
         say(f"no runs in {opened.root}")
     is_blocked = False

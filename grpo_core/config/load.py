@@ -140,14 +140,15 @@ def stored_config(directory: Path) -> RunConfig:
             does not know.
     """
     path = directory / "config.json"
+    renewed = "run it again to renew the file"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
             raise ValueError(f"a JSON object is expected, got {type(values).__name__}")
-    except (FileNotFoundError, ValueError) as error:
-        raise ConfigError(
-            f"{path} is missing or damaged: {error}", hint="run it again to renew the file"
-        ) from error
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} is missing", hint=renewed) from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged: {error}", hint=renewed) from error
     try:
         return config_from_dict(values)
     except ConfigError as error:

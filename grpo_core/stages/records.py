@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from grpo_core.store.files import write_json
-from grpo_core.store.run_records import attempt_files, is_run, read_attempt, read_run
+from grpo_core.store.run_records import attempt_file, attempt_files, is_run, read_attempt, read_run
 from grpo_core.types import StageName
 
 NodeState = Literal["Computed", "Reused"]
@@ -160,4 +160,4 @@ class RunRecords:
         return read_attempt(self._attempt_path(number))
 
     def _attempt_path(self, attempt: int) -> Path:
-        return self.directory / "attempts" / f"{attempt:04d}.json"
+        return attempt_file(self.directory, attempt)

@@ -17,6 +17,7 @@ from grpo_core.store.artifacts import (
 from grpo_core.store.catalog import Catalog, CatalogEntry, DamagedEntry, RunArtifact, parts_in_use
 from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, glob_stable
+from grpo_core.store.layout import DATABASE, TREES, is_generation, is_lake
 from grpo_core.store.locks import share
 from grpo_core.store.partials import Partial, worker
 from grpo_core.store.reading import entries_in
@@ -27,10 +28,7 @@ from grpo_core.store.ref_rows import CACHE_VERSION, cache_version_of, fingerprin
 from grpo_core.store.run_records import NODE_FIELDS, attempt_files, is_run, read_attempt, read_run
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_TREES = (
-    *("artifacts", "partial", "ref_logprobs", "runs", "locks"),
-    *(".staging", ".trash", ".digests", "artifacts/*", "ref_logprobs/*"),
-)
+_TREES = (*TREES, "artifacts/*", "ref_logprobs/*")
 NOT_LINKED = "only the root of a lake may be a link: put the directory itself there"
 _LIVE_TABLES = ("rollouts", "steps", "events")
 
@@ -54,17 +52,15 @@ class Lake:
     @property
     def database(self) -> Path:
         """DuckDB file with views for other clients; disposable."""
-        return self.root / "lake.duckdb"
+        return self.root / DATABASE
 
     def is_one(self) -> bool:
-        """Whether the root is a lake's: a directory that is empty or holds what only lakes do.
+        """Whether the root is a lake's; see `layout.is_lake`.
 
         Raises:
             FileUnreadableError: The system does not let it be listed.
         """
-        names = {path.name for path in entries_in(self.root)}
-        known = {*(name for name in _TREES if "/" not in name), self.database.name}
-        return self.root.is_dir() and (not names or bool(names & known))
+        return is_lake(self.root)
 
     def run_directory(self, run: str) -> Path:
         """Directory of a run.
@@ -150,17 +146,25 @@ class Lake:
             if is_run_name(path.name) and linked_directory(self.root, path) is None and is_run(path)
         )
 
+    def linked_runs(self) -> list[str]:
+        """Names of runs whose directory, or that of all runs, is a symbolic link, sorted.
+
+        Raises:
+            FileUnreadableError: The system does not let the directory of runs be listed.
+        """
+        paths = (path for path in entries_in(self.root / "runs") if is_run_name(path.name))
+        linked = (path for path in paths if linked_directory(self.root, path) is not None)
+        return [path.name for path in linked if not path.is_file()]
+
     def generations(self) -> Iterator[Path]:
-        """Directory of every generation of every artefact.
+        """Directory of every generation of every artefact; what is called otherwise is none.
 
         Raises:
             FileUnreadableError: The system does not let a directory above them be listed.
         """
         for stage in entries_in(self.root / "artifacts"):
             for key in entries_in(stage):
-                for path in entries_in(key):
-                    if path.is_dir() and not path.name.startswith("."):
-                        yield path
+                yield from (p for p in entries_in(key) if is_generation(p) and p.is_dir())
 
     def generations_of(self, stage: str) -> Iterator[Path]:
         """Directory of every complete generation of one stage."""
@@ -206,14 +210,15 @@ class Lake:
         )
 
     def _generation_paths(self, rows: list[RunArtifact], *, is_whole: bool) -> list[Path]:
-        """What runs used; of a whole lake what is there and what runs use now, there or not."""
-        if not is_whole:
-            return sorted({self._path_of(row) for row in rows})
+        """What runs use now, there or not; of a whole lake what is there, else what they used."""
         latest: dict[str, int] = {}
         for row in rows:
             latest[row.run] = max(row.attempt, latest.get(row.run, 0))
         used = (self._path_of(row) for row in rows if row.attempt == latest[row.run])
-        return list(dict.fromkeys([*self.generations(), *used]))
+        if is_whole:
+            return list(dict.fromkeys([*self.generations(), *used]))
+        there = (path for path in map(self._path_of, rows) if path.is_symlink() or path.exists())
+        return sorted({*there, *used})
 
     def _path_of(self, row: RunArtifact) -> Path:
         return self.store.key_directory(row.stage, row.key) / row.content[:12]
@@ -242,7 +247,7 @@ class Lake:
 
     def _rows_of_all(self, damaged: list[DamagedEntry]) -> Iterator[RunArtifact]:
         """What every run used; fills `damaged` with runs of which nobody knows it."""
-        for name in self.run_names():
+        for name in sorted([*self.run_names(), *self.linked_runs()]):
             try:
                 yield from self.rows_of(name)
             except ArtifactError as error:

@@ -15,6 +15,7 @@ from grpo_core.store.file_checks import linked_directory, refuse_links
 from grpo_core.store.files import FileDigests, write_text
 from grpo_core.store.foreign_caches import find_foreign_caches
 from grpo_core.store.lake import NOT_LINKED, Lake
+from grpo_core.store.layout import is_generation, is_key
 from grpo_core.store.locks import hold_or_refuse
 from grpo_core.store.reading import RECOMPUTED, entries_in
 from grpo_core.store.ref_claims import FINGERPRINT
@@ -26,6 +27,7 @@ from grpo_core.store.run_records import check_records
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
+_KEYS = "artifacts/*/*"
 _SCORED_AGAIN = "grpo lake restore --run {} scores missing reference rows"
 
 
@@ -213,7 +215,9 @@ def remove_garbage(lake: Lake, garbage: list[Garbage]) -> None:
 def _retire(lake: Lake, generation: Path) -> Path:
     """Move a generation to the trash, its key with the last one; CURRENT names one that stays."""
     directory = generation.parent
-    if not _generations_in(directory, without=generation.name):
+    known = (CURRENT, generation.name)
+    others = (p for p in directory.glob("[!.]*") if p.name not in known and not p.is_symlink())
+    if not any(others):
         return lake.store.discard(directory)
     with suppress(ArtifactError):  # a damaged CURRENT is an item of its own
         if read_current(directory) == generation.name:
@@ -232,10 +236,9 @@ def _point_elsewhere(directory: Path, *, without: str) -> None:
 
 def _generations_in(directory: Path, *, without: str) -> list[Path]:
     """Generations of a key but one, oldest first."""
-    found = (path for path in directory.iterdir() if path.is_dir() and not path.is_symlink())
-    return sorted(
-        (path for path in found if path.name != without), key=lambda path: path.stat().st_mtime
-    )
+    names = (p for p in directory.iterdir() if is_generation(p) and p.name != without)
+    found = (path for path in names if path.is_dir() and not path.is_symlink())
+    return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 def compact(lake: Lake) -> list[tuple[str, int, int]]:
@@ -279,7 +282,8 @@ def _unused_caches(lake: Lake) -> list[Path]:
 
 def _wrong_pointers(lake: Lake, pinned: set[tuple[str, str]]) -> Iterator[DamagedEntry]:
     """Every CURRENT that is empty or names a generation that is not there and that no run pins."""
-    for pointer in sorted(lake.root.glob(f"artifacts/*/*/{CURRENT}")):
+    pointers = lake.root.glob(f"artifacts/*/*/{CURRENT}")
+    for pointer in sorted(path for path in pointers if is_key(path.parent)):
         stage, key = pointer.parents[1].name, pointer.parent.name
         try:
             name = read_current(pointer.parent)
@@ -310,21 +314,20 @@ def _rows_lost(
 
 
 def _refuse_linked_runs(lake: Lake) -> None:
+    hint = "what this run uses is not known, so nothing is removed: put the directory there"
     for path in entries_in(lake.root / "runs"):
-        refuse_links(
-            lake.root,
-            path,
-            hint="what this run uses is not known, so nothing is removed: put the directory there",
-        )
+        refuse_links(lake.root, path, hint=hint)
 
 
 def _temporaries(lake: Lake) -> list[Path]:
-    places = ("artifacts/*/*", "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
+    places = (_KEYS, "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
     files = sorted(
         path
         for place in places
         for path in lake.root.glob(f"{place}/.*")
-        if path.is_file() and _TEMPORARY.fullmatch(path.name)
+        if path.is_file()
+        and _TEMPORARY.fullmatch(path.name)
+        and (place != _KEYS or is_key(path.parent))
     )
     return [*files, *sorted(lake.root.glob(f".{lake.database.name}.*"))]
 

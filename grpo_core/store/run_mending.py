@@ -1,8 +1,9 @@
-"""Damaged records of attempts, made again from what run.json still says.
+"""Damaged and missing records of attempts, made again from what they and run.json still say.
 
-A node is in its attempt before it is in run.json, so a node of run.json that no readable attempt
-holds is of a damaged one. What else that attempt used (an older generation that a later attempt
-replaced) nobody knows any more: it is garbage then, unless another attempt or run uses it.
+A damaged record keeps the nodes that are whole in it. A node is in its attempt before it is in
+run.json, so a node of run.json that no attempt holds is of a damaged or missing one. What else
+that attempt used (an older generation that a later attempt replaced) nobody knows any more: it is
+garbage then, unless another attempt or run uses it.
 """
 
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing import Any
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import link_or_copy, write_json
-from grpo_core.store.run_records import attempt_files, check_run, read_attempt
+from grpo_core.store.run_records import attempt_files, check_run, read_attempt, readable_nodes
 
 DAMAGED = ".damaged"
 """Ending of the name that a damaged record is kept under."""
 
 
 def mend_attempts(directory: Path) -> list[str]:
-    """Make the damaged records of a run's attempts again; the caller holds the run's lock.
+    """Make damaged and missing records of a run's attempts again; the caller holds the run's lock.
 
     Killed at any point it can be called again: the damaged file keeps its place until the new one
     is complete.
@@ -35,14 +36,17 @@ def mend_attempts(directory: Path) -> list[str]:
     torn = torn_attempts(directory)
     if not torn:
         return []
+    pins = _nodes(directory, torn[-1])
     whole = (path for path in attempt_files(directory) if path not in torn)
+    kept = {path: readable_nodes(path) for path in torn}
     known = [node for path in whole for node in read_attempt(path)["nodes"]]
-    nodes = [node for node in _nodes(directory, torn[-1]) if node not in known]
-    return [_mend(path, nodes if path == torn[-1] else []) for path in torn]
+    known += [node for nodes in kept.values() for node in nodes]
+    kept[torn[-1]] += [node for node in pins if node not in known]
+    return [_mend(path, nodes) for path, nodes in kept.items()]
 
 
 def torn_attempts(directory: Path) -> list[Path]:
-    """Records of a run's attempts that are damaged, in order.
+    """Records of a run's attempts that are damaged or missing, in order.
 
     Raises:
         FileUnreadableError: The system does not let one be read.
@@ -69,9 +73,12 @@ def _nodes(directory: Path, attempt: Path) -> list[Any]:
 
 
 def _mend(path: Path, nodes: list[Any]) -> str:
-    kept = path.with_name(path.name + DAMAGED)
-    kept.unlink(missing_ok=True)
-    link_or_copy(str(path), str(kept))
+    is_there = path.is_file()
+    was = "damaged" if is_there else "missing"
+    copy = path.with_name(path.name + DAMAGED)
+    if is_there:
+        copy.unlink(missing_ok=True)
+        link_or_copy(str(path), str(copy))
     write_json(
         path,
         {
@@ -79,12 +86,13 @@ def _mend(path: Path, nodes: list[Any]) -> str:
             "started_at": None,
             "finished_at": None,
             "state": "Crashed",
-            "error": "the record of this attempt was damaged and made again from run.json",
+            "error": f"the record of this attempt was {was} and made again from run.json",
             "request": {"stages": [], "force": [], "fork": None, "flow_run": "", "pid": None},
             "nodes": nodes,
         },
     )
     return (
-        f"{path} was damaged and is made again from run.json with {len(nodes)} artefacts; "
-        f"what else that attempt used is not known any more ({kept.name} keeps the damaged file)"
+        f"{path} was {was} and is made again from run.json with {len(nodes)} artefacts; "
+        "what else that attempt used is not known any more"
+        + (f" ({copy.name} keeps the damaged file)" if is_there else "")
     )

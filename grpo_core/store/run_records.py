@@ -6,11 +6,13 @@ runs/<run>/attempts/0003.json one attempt and its nodes
 ```
 
 A node is in its attempt before it is in run.json, so a run.json that is missing or torn is made
-again from the attempts, and nothing that a run used is forgotten. For a torn attempt, see
-`run_mending`.
+again from the attempts, and nothing that a run used is forgotten. For a torn or
+missing attempt, see `run_mending`.
 """
 
 import logging
+import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,19 +22,22 @@ from grpo_core.store.files import read_json
 from grpo_core.store.reading import entries_in, reading
 
 RUN, ATTEMPTS, CONFIG = "run.json", "attempts", "config.json"
-NODE_FIELDS = (
-    "stage",
-    "label",
-    "kind",
-    "phase",
-    "key",
-    "content",
-    "state",
-    "seconds",
-    "tokens",
-    "finished_at",
-)
+NODE_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "stage": str,
+    "label": str,
+    "kind": str,
+    "phase": int,
+    "key": str,
+    "content": str,
+    "state": str,
+    "seconds": (int, float),
+    "tokens": int,
+    "finished_at": str,
+}
+"""What every node says, and of which type."""
+_ATTEMPT = re.compile(r"[0-9]{4,6}\.json")
 _RENEWED = "run it again: it is made again from the attempts"
+_RENEWED_CONFIG = "run it again to renew the file"
 _LOST_RUN = "put it back from a copy, or remove the run's directory"
 
 logger = logging.getLogger(__name__)
@@ -45,16 +50,25 @@ def is_run(directory: Path) -> bool:
 
 
 def attempt_files(directory: Path) -> list[Path]:
-    """Records of a run's attempts, in order.
+    """Records of a run's attempts, in order, also those missing between the first and the last.
+
+    Attempts are numbered from 1 on: where `0002.json` is there, `0001.json` was.
 
     Raises:
         FileUnreadableError: The system does not let their directory be listed.
     """
-    return [
-        path
+    there = {
+        int(path.stem): path
         for path in entries_in(directory / ATTEMPTS)
-        if path.suffix == ".json" and path.stem.isdecimal()
-    ]
+        if _ATTEMPT.fullmatch(path.name)
+    }
+    numbers = range(1, max(there, default=0) + 1)
+    return [there.get(number, attempt_file(directory, number)) for number in numbers]
+
+
+def attempt_file(directory: Path, number: int) -> Path:
+    """Record of one attempt of a run, the first is 1."""
+    return directory / ATTEMPTS / f"{number:04d}.json"
 
 
 def read_run(directory: Path) -> dict[str, Any]:
@@ -111,6 +125,21 @@ def read_attempt(path: Path) -> dict[str, Any]:
     return record
 
 
+def readable_nodes(path: Path) -> list[Any]:
+    """Nodes of a damaged record of an attempt that are whole.
+
+    Raises:
+        FileUnreadableError: The system does not let it be read.
+    """
+    try:
+        with reading(path):
+            record = read_json(path)
+    except (ArtifactError, FileNotFoundError):
+        return []
+    nodes = record.get("nodes") if isinstance(record, dict) else None
+    return [node for node in nodes if not _faults(node)] if isinstance(nodes, list) else []
+
+
 def check_settings(directory: Path) -> None:
     """Whether config.json, where there is one, holds settings.
 
@@ -119,14 +148,13 @@ def check_settings(directory: Path) -> None:
         FileUnreadableError: The system does not let it be read.
     """
     path = directory / CONFIG
-    hint = "run it again to renew the file"
     try:
-        with reading(path, hint=hint):
+        with reading(path, hint=_RENEWED_CONFIG):
             settings = read_json(path)
     except FileNotFoundError:
         return
     if not isinstance(settings, dict):
-        raise ArtifactError(f"{path} holds no settings", hint=hint)
+        raise ArtifactError(f"{path} holds no settings", hint=_RENEWED_CONFIG)
 
 
 def check_records(directory: Path) -> list[tuple[Path, ArtifactError]]:
@@ -144,6 +172,9 @@ def check_records(directory: Path) -> list[tuple[Path, ArtifactError]]:
         check_settings(directory)
     except ArtifactError as error:
         found.append((directory / CONFIG, error))
+    if not os.path.exists(directory / CONFIG):
+        missing = ArtifactError(f"{directory / CONFIG} is missing", hint=_RENEWED_CONFIG)
+        found.append((directory / CONFIG, missing))
     for path in attempt_files(directory):
         try:
             read_attempt(path)
@@ -165,6 +196,15 @@ def _read(path: Path, *, hint: str) -> dict[str, Any]:
 
 def _check_nodes(path: Path, nodes: Iterable[Any], *, hint: str) -> None:
     for node in nodes:
-        lost = set(NODE_FIELDS) - (node.keys() if isinstance(node, Mapping) else set())
-        if lost:
-            raise ArtifactError(f"{path} holds a node without {', '.join(sorted(lost))}", hint=hint)
+        if faults := _faults(node):
+            raise ArtifactError(f"{path} holds a node without valid {', '.join(faults)}", hint=hint)
+
+
+def _faults(node: Any) -> list[str]:
+    """Fields that a node of a record lacks, or has with a value of another type."""
+    fields = node if isinstance(node, Mapping) else {}
+    return sorted(name for name, kind in NODE_FIELDS.items() if not _is(fields.get(name), kind))
+
+
+def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

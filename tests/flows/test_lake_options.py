@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from flows.cli import app
 from flows.commands.options import whole_file
 from grpo_core.errors import ConfigError, DataContractError
+from grpo_core.store import Lake
 
 READERS = [
     ("lake", "verify"),
@@ -172,3 +173,47 @@ def test_a_file_that_no_query_may_read_says_what_one_reads(tmp_path: Path, name:
     assert isinstance(error, DataContractError)
     assert "Permission Error" in error.message
     assert "the tables and views of a lake and no other file" in error.hint
+
+
+STRANGERS = [
+    ("artifacts/model/v1/weights/model.bin", "artifacts/model/v1/CURRENT", "runs/r/log.txt"),
+    ("runs/1/run.json", "runs/1/config.json", "artifacts/a.txt"),  # as sacred leaves them
+    (".trash/thesis/thesis.txt",),
+]
+
+
+@pytest.mark.parametrize("words", [*READERS, ("lake", "import", "r.tar")], ids=" ".join)
+@pytest.mark.parametrize("names", STRANGERS, ids=["models", "runs", "trash"])
+def test_a_project_with_directories_called_as_those_of_a_lake_is_none(
+    tmp_path: Path, words: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("precious")
+    before = sorted(tmp_path.rglob("*"))
+    assert refused(*words, "--lake", str(tmp_path)) == f"{tmp_path} is no lake"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["lost+found", ".Trash-1000", ".gitkeep/x", "artifacts", "runs"])
+def test_a_fresh_volume_is_an_empty_lake(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    for words in READERS[:5]:
+        assert grpo(*words, "--lake", str(tmp_path)).exit_code == 0
+
+
+KEY = "a" * 64
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lake.duckdb", "locks/lake.lock", "runs/r/attempts/0001.json"),
+        *(f"artifacts/ingest/{KEY}/CURRENT", f"partial/train/{KEY}/x", "ref_logprobs/f/x"),
+    ],
+)
+def test_what_an_earlier_release_or_a_copy_in_part_has_is_a_lake(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    assert Lake(tmp_path).is_one()

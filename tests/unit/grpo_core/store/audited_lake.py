@@ -29,12 +29,14 @@ def publish(lake: Lake, rows: int) -> Artifact:
 
 def pin(lake: Lake, artifact: Artifact) -> None:
     nodes = {"audit": node(artifact, "audit")}
+    write_json(lake.root / "runs/r/config.json", {})
     write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": nodes})
 
 
 def use(lake: Lake, run: str, artifact: Artifact) -> None:
     """One attempt of a run that used the artefact."""
     records = RunRecords(lake.run_directory(run))
+    write_json(records.directory / "config.json", {})
     records.begin({}, {"audit"})
     records.add(
         NodeResult(

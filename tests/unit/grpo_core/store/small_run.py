@@ -52,6 +52,7 @@ def make_lake(root: Path) -> Lake:
     lake = Lake(root)
     RefLogprobCache(lake.root / "ref_logprobs", PRINT).put_many(ROWS, VALUES, scored_by="who")
     record = node(publish(lake, ROWS[2:6]))
+    write_json(lake.root / "runs/r/config.json", {})
     write_json(lake.root / "runs/r/attempts/0001.json", {"attempt": 1, "nodes": [record]})
     write_json(lake.root / "runs/r/run.json", {"attempt": 1, "nodes": {"ref_logp": record}})
     return lake

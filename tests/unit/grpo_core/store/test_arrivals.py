@@ -130,7 +130,7 @@ def test_an_export_holds_records_only(tmp_path: Path) -> None:
     export_run(lake, "r", tmp_path / "r.tar")
     with tarfile.open(tmp_path / "r.tar") as tar:
         names = [name for name in tar.getnames() if name.startswith("runs/")]
-    assert names == ["runs/r/attempts/0001.json", "runs/r/run.json"]
+    assert names == [f"runs/r/{name}" for name in ("attempts/0001.json", "config.json", "run.json")]
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])

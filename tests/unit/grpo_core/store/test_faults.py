@@ -180,6 +180,7 @@ def test_gc_is_killed_before_every_file_operation(tmp_path: Path) -> None:
         put(lake, 0)
         records = RunRecords(lake.run_directory("r"))
         records.begin({}, {"audit"})
+        (records.directory / "config.json").write_text("{}")
         records.add(node("audit", kept.content))
 
     def check(lake: Lake) -> None:

@@ -276,3 +276,24 @@ def test_a_query_of_a_lake_made_read_only_hashes_no_file_for_its_mode(
     flip_byte(part)
     assert lake.catalog().damaged == ()
     assert hashed == [part] * (1 + is_writable)
+
+
+def test_gc_takes_nothing_that_is_not_called_as_what_a_lake_has(lake: Lake) -> None:
+    artifact = publish(lake, 1)
+    key = artifact.path.parent
+    mine = [
+        *(
+            lake.root / "artifacts/model/v1" / name
+            for name in ("weights/w", "CURRENT", ".w.0123abcd")
+        ),
+        *(key / name for name in ("notes/n", "README")),
+    ]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert [lake.root / item.path for item in find_garbage(lake)] == [artifact.path]
+    remove_garbage(lake, find_garbage(lake))
+    assert not artifact.path.exists()
+    assert not (key / "CURRENT").exists()
+    assert all(path.is_file() for path in mine)
+    assert verify(lake) == Verified(0, 0, [])
