@@ -46,7 +46,7 @@ ForkOption = Annotated[
 LakeOption = Annotated[
     Path | None, typer.Option("--lake", metavar="DIR", help="Root of the lake; default: lake.")
 ]
-_LAKE_HINT = "a lake is what runs were written to with --lake, or an empty directory"
+_LAKE_HINT = "a lake is the directory that runs write to (execution.lake), or an empty one"
 OnlyRunOption = Annotated[
     str, typer.Option("--run", metavar="NAME", help="Only this run; default: all runs.")
 ]
