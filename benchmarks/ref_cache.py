@@ -129,8 +129,13 @@ def written(work, table, rows, values, runs):
         "durable": durable,
         "cache": cached,
     }
+    return in_turn(actions, runs)
+
+
+def in_turn(actions, runs):
+    """Median wall and processor seconds of each; in turn, so that a busy moment meets all."""
     wall, processor = {name: [] for name in actions}, {name: [] for name in actions}
-    for _ in range(runs):  # in turn, so that a busy moment meets all of them
+    for _ in range(runs):
         for name, action in actions.items():
             started = time.process_time()
             wall[name].append(seconds(action, 1))
@@ -264,18 +269,27 @@ def report(work, options):
     real = real_size(work, source, options.tokens)
     print(f"size       {size / count:.2f} bytes a token, index included; {real:.2f} as sampled")
 
-    scan = seconds(lambda: pq.read_table(part, columns=["row_key", "logprobs"]), options.runs)
-    by_row = seconds(lambda: read_rows(part), options.runs)
-    whole = seconds(lambda: cache.get_many(rows), options.runs)
-    print(
-        f"read all   bare scan {scan:.3f} s, bare rows {by_row:.3f} s, cache {whole:.3f} s: "
-        f"{whole / by_row:.2f}x rows, {whole / scan:.2f}x scan"
-    )
     rng = np.random.default_rng(1)
     random = [rows[n] for n in rng.choice(len(rows), WRITTEN_TOGETHER, replace=False)]
-    scattered = seconds(lambda: cache.get_many(random), options.runs)
+    actions = {
+        "scan": lambda: pq.read_table(part, columns=["row_key", "logprobs"]),
+        "rows": lambda: read_rows(part),
+        "cache": lambda: cache.get_many(rows),
+        "random": lambda: cache.get_many(random),
+    }
+    read, processor = in_turn(actions, 2 * options.runs)
     print(
-        f"random     {WRITTEN_TOGETHER} rows {scattered:.3f} s: {scattered / scan:.2f}x bare scan"
+        f"read all   bare scan {read['scan']:.3f} s, bare rows {read['rows']:.3f} s, cache "
+        f"{read['cache']:.3f} s: {read['cache'] / read['rows']:.2f}x rows, "
+        f"{read['cache'] / read['scan']:.2f}x scan"
+    )
+    print(
+        f"           processor time: scan {processor['scan']:.2f} s, cache "
+        f"{processor['cache']:.2f} s: {processor['cache'] / processor['scan']:.2f}x"
+    )
+    print(
+        f"random     {WRITTEN_TOGETHER} rows {read['random']:.3f} s: "
+        f"{read['random'] / read['scan']:.2f}x bare scan"
     )
     for number in (512, 1024, 2048, WRITTEN_TOGETHER):
         together = rows[1000 : 1000 + number]
