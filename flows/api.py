@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flows.refusals import refusal
+from flows.replanning import is_of_schedule, made_anew, waiting_and_due
 from grpo_core.errors import ServiceError
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
@@ -39,6 +40,7 @@ class FlowRun:
         state_name: Name of the state where it says more than its type, such as `Stopped`.
         tags: By which the UI finds it.
         began_at: When it began, or was to begin if it has not; None when the server does not say.
+        state_at: When it got this state; None when the server does not say.
     """
 
     id: str
@@ -50,6 +52,7 @@ class FlowRun:
     state_name: str = ""
     tags: tuple[str, ...] = ()
     began_at: datetime | None = None
+    state_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -144,9 +147,10 @@ class ApiClient:
         for run in due:
             is_of_others = schedule_id not in run["idempotency_key"]
             if is_of_others and run["auto_scheduled"]:
-                self._plan_again(run)
+                path = f"/deployments/{deployment_id}/create_flow_run"
+                self._call("POST", path, made_anew(run))  # one that is there stays
             elif not is_of_others and not run["auto_scheduled"]:
-                self.cancel(run["id"])  # planned again before, when another one was removed
+                self._cancel_waiting(run["id"])  # planned again when another one was removed
 
     def plan_runs(self, deployment_id: str, since: datetime) -> None:
         """Have the server make the flow runs that schedules start from `since` on, now.
@@ -161,27 +165,11 @@ class ApiClient:
 
     def _due_runs(self, deployment_id: str, moment: datetime) -> list[dict[str, Any]]:
         """Flow runs that schedules of the deployment made, and that wait although they are due."""
-        body: dict[str, Any] = {
-            "flow_runs": {
-                "deployment_id": {"any_": [deployment_id]},
-                "state": {"type": {"any_": ["SCHEDULED"]}},
-                "next_scheduled_start_time": {"before_": moment.isoformat()},
-            },
-            "sort": "ID_DESC",
-            "limit": 200,
-        }
+        body = waiting_and_due(deployment_id, moment)
         found: list[dict[str, Any]] = []
         while page := self._call("POST", "/flow_runs/filter", body | {"offset": len(found)}):
             found += page
-        return [run for run in found if (run["idempotency_key"] or "").startswith("scheduled ")]
-
-    def _plan_again(self, run: dict[str, Any]) -> None:
-        """Make a flow run of a schedule anew if it was dropped; one that is there stays."""
-        body = {name: run[name] for name in ("name", "parameters", "tags", "idempotency_key")}
-        when = {"scheduled_time": run["next_scheduled_start_time"]}
-        body["state"] = {"type": "SCHEDULED", "state_details": when}
-        body["enforce_parameter_schema"] = False  # what is wrong with them, the run will say
-        self._call("POST", f"/deployments/{run['deployment_id']}/create_flow_run", body)
+        return [run for run in found if is_of_schedule(run["idempotency_key"])]
 
     def deployment_names(self, flow: str) -> list[str]:
         """Names of the deployments of `flow`, sorted."""
@@ -210,6 +198,14 @@ class ApiClient:
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
         """The run as it is now."""
         return _flow_run(self._call("GET", f"/flow_runs/{flow_run_id}"))
+
+    def taken_at(self, flow_run_id: str) -> datetime | None:
+        """When a runner or worker last took the run, for the first time or to try it again."""
+        states = self._call("GET", f"/flow_run_states/?flow_run_id={flow_run_id}")
+        taken = [
+            state["timestamp"] for state in states if state["type"] in ("SCHEDULED", "PENDING")
+        ]
+        return max(map(datetime.fromisoformat, taken), default=None)
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         """Runs of `flow` that are taken, then those that wait and are due; each the oldest first.
@@ -250,6 +246,11 @@ class ApiClient:
         if not flow_run.is_final:
             waiting = flow_run.state_type == "SCHEDULED"
             self._set_state(flow_run_id, "CANCELLED" if waiting else "CANCELLING")
+
+    def _cancel_waiting(self, flow_run_id: str) -> None:
+        """Cancel a run that waits; one that somebody has taken meanwhile goes on."""
+        if self.read_flow_run(flow_run_id).state_type == "SCHEDULED":
+            self._set_state(flow_run_id, "CANCELLED")
 
     def mark_running(self, flow_run_id: str, message: str) -> None:
         """Record that the process of a run which was counted as crashed works on it."""
@@ -344,4 +345,5 @@ def _flow_run(record: dict[str, Any]) -> FlowRun:
         state_name=state.get("name") or "",
         tags=tuple(record.get("tags") or ()),
         began_at=datetime.fromisoformat(began) if began else None,
+        state_at=datetime.fromisoformat(state["timestamp"]) if "timestamp" in state else None,
     )

@@ -1,6 +1,7 @@
 """How a flow run ended, as its run in the lake says: the server may have been away by then."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from flows.api import FlowRun
@@ -15,15 +16,20 @@ class Outcome:
         state_type: COMPLETED, FAILED or CANCELLED.
         state_name: Its name in the UI.
         message: What the state says.
+        began_at: When the attempt began that says so.
     """
 
     state_type: str
     state_name: str
     message: str
+    began_at: datetime
 
 
 def outcome_of(run: FlowRun) -> Outcome | None:
-    """What the attempt that the flow run made says of its end.
+    """What the latest attempt that the flow run made says of its end.
+
+    A flow run that is tried again keeps its id, so that may be an attempt of an earlier try. Torn
+    records are passed over.
 
     Returns:
         None when it has not ended by itself, and when there is no such attempt or it can not be
@@ -42,7 +48,7 @@ def outcome_of(run: FlowRun) -> Outcome | None:
     for path in reversed(paths):
         try:
             attempt = read_attempt(path)
-        except (GrpoError, OSError):  # a damaged record may be of any flow run
+        except (GrpoError, OSError):  # torn, or not to be read from here: another may be of the run
             continue
         if attempt.get("request", {}).get("flow_run") == run.id:
             return _outcome(run, attempt)
@@ -53,12 +59,15 @@ def _outcome(run: FlowRun, attempt: dict[str, Any]) -> Outcome | None:
     from flows.request import WAY_ON, command_of
     from grpo_core.types import StageName
 
-    state, error = attempt.get("state"), attempt.get("error")
+    state, error, began = (attempt.get(name) for name in ("state", "error", "started_at"))
+    if began is None:  # made again from run.json: nobody knows when it was
+        return None
+    began_at = datetime.fromisoformat(began)
     if state == "Completed":
-        return Outcome("COMPLETED", state, "it completed while the server was away")
+        return Outcome("COMPLETED", state, "it completed while the server was away", began_at)
     if state not in ("Failed", "Stopped") or not error:  # ended from outside: nothing to tell
         return None
     begun = list(dict.fromkeys(node["stage"] for node in attempt["nodes"]))
     finished = [StageName(stage) for stage in begun[:-1]]
     message = f"{error}{WAY_ON}{command_of(run.parameters, finished)}"
-    return Outcome("FAILED" if state == "Failed" else "CANCELLED", state, message)
+    return Outcome("FAILED" if state == "Failed" else "CANCELLED", state, message, began_at)

@@ -13,6 +13,7 @@ from typing import Any
 import coolname.data
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
@@ -23,6 +24,7 @@ from flows.logs import calm_expected_errors
 from flows.parameters import ConfigFile, Forced, Fork, Overrides, Preset, Run, Stages
 from flows.project import this_project
 from flows.publishing import add_tags
+from flows.replanning import is_of_schedule
 from flows.request import WAY_ON, command_of, default_run_name, run_tags
 from flows.stages import run_stage_task, write_report_task
 from flows.supervisor import has_lost_runner, supervised
@@ -38,8 +40,6 @@ ALL_STAGES = tuple(StageName)
 
 _NAME_OF_FORM = re.compile(r"[a-z]+\d+-[a-z]+-[a-z]+")
 """What the form in the UI makes up (epsilon5-mordor-reach)."""
-_BY_SCHEDULE = "auto-scheduled"
-"""Tag of what Prefect makes from a schedule; kept by what `grpo schedule` plans again."""
 
 
 def run_title(run: str, stages: Sequence[str]) -> str:
@@ -71,8 +71,10 @@ def _is_generated(name: str) -> bool:
 
 
 def _is_scheduled() -> bool:
-    """Whether a schedule started this flow run, and nobody waits for it."""
-    return _BY_SCHEDULE in flow_run.tags
+    """Whether a schedule made this flow run; tags would tell that of a copy of it, too."""
+    context = FlowRunContext.get()
+    made = context.flow_run if context is not None else None
+    return made is not None and is_of_schedule(made.idempotency_key)
 
 
 @flow(name=FLOW_NAME, flow_run_name=flow_run_title)

@@ -99,9 +99,13 @@ class Project:
         """
         free = shutil.disk_usage(self.state).free
         if free < ROOM_BYTES:
-            raise DiskFullError(
-                f"the disk is full: {self.state} has {free / 1e6:.1f} MB left",
-                hint=f"Prefect's database lies there; free {ROOM_BYTES / 1e6:.0f} MB or more",
+            is_elsewhere = bool(self.server_settings().database_url)
+            kept = (
+                "logs and records of processes lie" if is_elsewhere else "Prefect's database lies"
+            )
+            raise DiskFullError(  # rounded down, or 8.0 MB would be less than 8
+                f"the disk is full: {self.state} has {free // 100_000 / 10:.1f} MB left",
+                hint=f"{kept} there; {ROOM_BYTES / 1e6:.0f} MB must be free",
             )
 
     def environment(self, api_url: str | None = None) -> dict[str, str]:

@@ -1,5 +1,8 @@
 """Brings the server's picture in line with the processes that really live, after any crash."""
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 from flows.api import BROKEN, ApiClient, FlowRun
 from flows.deployment_names import FLOW_NAME
 from flows.outcome import outcome_of
@@ -9,6 +12,9 @@ from flows.supervisor import sweep_orphans
 from grpo_core.errors import ServiceError
 
 _TAKEN = frozenset({"PENDING", "RUNNING", "CANCELLING"})
+_BEGUN = frozenset({"RUNNING", "CANCELLING"})
+BROKEN_FOR = timedelta(days=1)
+"""How long a run that counts as crashed or failed is looked up: it may have completed."""
 
 
 def reconcile(project: Project, client: ApiClient, *, has_runner: bool) -> list[str]:
@@ -30,7 +36,7 @@ def reconcile(project: Project, client: ApiClient, *, has_runner: bool) -> list[
     active = client.active_flow_runs(FLOW_NAME)
     told += _tell_outcomes(project, client, active)
     for run in active:
-        if run.state_type in _TAKEN and _is_lost(project, run, has_runner=has_runner):
+        if run.state_type in _TAKEN and _is_lost(project, client, run, has_runner=has_runner):
             told.append(_close(client, run))
     for run in counted_as_crashed(project, client, active):
         client.mark_running(run.id, "its process works")
@@ -63,16 +69,24 @@ def counted_as_crashed(project: Project, client: ApiClient, active: list[FlowRun
 
 
 def _tell_outcomes(project: Project, client: ApiClient, active: list[FlowRun]) -> list[str]:
-    """Tell the server of runs that ended while it was away; `active` is left with the others."""
+    """Tell the server of runs that ended while it was away; `active` is left with the others.
+
+    Only an attempt that began after the run was last taken tells its end: a flow run that is tried
+    again keeps its id, and has no attempt of its own until its models are hashed.
+    """
     told = []
-    latest = client.latest_flow_runs(FLOW_NAME)
-    broken = [run for run in latest if run.state_type in BROKEN]
-    for run in [run for run in active if run.state_type in _TAKEN] + broken:
+    since = datetime.now(UTC) - BROKEN_FOR
+    latest = [run for run in client.latest_flow_runs(FLOW_NAME) if run.state_type in BROKEN]
+    broken = [run for run in latest if run.state_at is not None and run.state_at > since]
+    for run in [run for run in active if run.state_type in _BEGUN] + broken:
         record = read_record(project.flow_process(run.id))
         outcome = outcome_of(run)
         if outcome is None or (record is not None and record.is_alive()):
             continue
         if run.state_type in BROKEN and outcome.state_type != "COMPLETED":
+            continue
+        taken_at = client.taken_at(run.id)
+        if taken_at is None or outcome.began_at < taken_at:
             continue
         client.mark_ended(run, outcome.state_type, outcome.state_name, outcome.message)
         told.append(f"run {run.name!r} is {outcome.state_name.lower()}, as its record says")
@@ -88,15 +102,22 @@ def _drop_records(project: Project) -> None:
             path.unlink(missing_ok=True)
 
 
-def _is_lost(project: Project, run: FlowRun, *, has_runner: bool) -> bool:
+def _is_lost(project: Project, client: ApiClient, run: FlowRun, *, has_runner: bool) -> bool:
     path = project.flow_process(run.id)
     record = read_record(path)
+    if record is not None and record.is_alive():
+        return False
     if record is not None:
-        if record.is_alive():
-            return False
+        is_of_earlier_try = _is_older(path, client.taken_at(run.id))
         path.unlink(missing_ok=True)
-        return True
+        if not is_of_earlier_try:
+            return True
     return not run.work_pool and not has_runner
+
+
+def _is_older(path: Path, moment: datetime | None) -> bool:
+    written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return moment is not None and written_at < moment
 
 
 def _close(client: ApiClient, run: FlowRun) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 
 from flows.api import ApiClient
 from flows.automations import ensure_automation
+from flows.console import say
 from flows.deployment_names import FLOW_NAME
 from flows.request import Request, run_name_of
-from grpo_core.errors import ConfigError
+from grpo_core.errors import ConfigError, ServiceError
 
 AFTER_PREFIX = "grpo: "
 _TRAINING = ("full", "train")
@@ -107,19 +108,35 @@ def kept_schedules(client: ApiClient) -> Iterator[None]:
 
     Prefect keeps the schedules that a registration does not mention if every one of the deployment
     has a slug, else it drops all of them. The form in the UI asks for no slug, so they get one. The
-    flow runs that Prefect drops at every registration are planned again at the end.
+    flow runs that Prefect drops at every registration are planned again at the end, also when it
+    failed half-way.
     """
     began = datetime.now(UTC)
+    try:
+        _give_slugs(client)
+        yield
+    except BaseException:
+        try:
+            _plan_again(client, began)
+        except ServiceError as error:  # the first error is the one to be shown
+            say(f"what schedules start may be missing for a minute: {error.message}")
+        raise
+    _plan_again(client, began)
+
+
+def _give_slugs(client: ApiClient) -> None:
     for deployment in client.deployments(FLOW_NAME).values():
         for schedule in deployment["schedules"]:
             if not schedule["slug"]:
                 body = {"slug": f"schedule-{schedule['id'][:8]}"}
                 body["parameters"] = schedule["parameters"]  # left out, they would be emptied
                 client.save_schedule(deployment["id"], body, schedule["id"])
-    yield
+
+
+def _plan_again(client: ApiClient, since: datetime) -> None:
     for deployment in client.deployments(FLOW_NAME).values():
         if deployment["schedules"]:
-            client.plan_runs(deployment["id"], began)
+            client.plan_runs(deployment["id"], since)
 
 
 def planned(client: ApiClient) -> list[Planned]:

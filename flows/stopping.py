@@ -37,10 +37,9 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
 
     Raises:
         DataContractError: Nobody works on the run and it waits nowhere.
+        ServiceError: The server refuses to cancel it.
     """
-    server = find_server(project)
-    client = client_of(project, server) if server else None
-    active = client.active_flow_runs(FLOW_NAME) if client is not None else []
+    client, active = _ask(project, now=now)
     runs = [run for run in active if is_of_run(run.parameters, directory)]
     waiting = [run for run in runs if run.state_type == "SCHEDULED"]
     taken = [run for run in runs if run.state_type in _TAKEN]
@@ -68,6 +67,19 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
     _wait_for_progress(directory)
     code = watch(directory, client)
     return 0 if code == 0 or _has_stopped(client, directory, flow_runs) else 1
+
+
+def _ask(project: Project, *, now: bool) -> tuple[ApiClient | None, list[FlowRun]]:
+    """The server and the runs in progress; without one that answers a run can still be asked."""
+    server = find_server(project)
+    client = client_of(project, server) if server else None
+    try:
+        return client, client.active_flow_runs(FLOW_NAME) if client is not None else []
+    except ServiceError as error:
+        if now:
+            raise
+        say(f"going on without the server: {error.message}")
+        return None, []
 
 
 def _cancel_waiting(client: ApiClient | None, run: FlowRun) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import RawIOBase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
+IN_NAMESPACE = "GRPO_TEST_IN_NAMESPACE"
+"""Variable of the process in which `test_without_the_right_to_mount…` runs the others."""
+
+
 @pytest.fixture
 def small(new_checkout: Callable[[], Checkout]) -> Iterator[Checkout]:
     """A checkout whose `.grpo/` lies on a file system of its own of 32 MB, the lake elsewhere."""
@@ -30,8 +37,8 @@ def small(new_checkout: Callable[[], Checkout]) -> Iterator[Checkout]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(state)]
     mounted = subprocess.run(mount, capture_output=True, text=True)
     if mounted.returncode:
-        assert "CI" not in os.environ, f"CI must be able to mount a tmpfs: {mounted.stderr}"
-        pytest.skip(f"mounting a tmpfs needs root: {mounted.stderr}")
+        assert IN_NAMESPACE not in os.environ, mounted.stderr
+        pytest.skip(f"runs in a namespace of its own: {mounted.stderr}")
     try:
         yield checkout
     finally:
@@ -101,6 +108,24 @@ def test_grpo_up_and_down_on_a_full_disk_leave_nothing_running(small: Checkout) 
         down = small.grpo("down")
     assert down.returncode == 0, down.stderr
     assert _services(small.project) == []
+
+
+def test_without_the_right_to_mount_the_same_in_a_namespace_of_its_own(tmp_path: Path) -> None:
+    """Who may not mount may in a user namespace of their own, where the kernel grants one."""
+    mount = ["mount", "-t", "tmpfs", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode == 0:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+        pytest.skip("the tests above ran")
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    has_unshare = shutil.which("unshare") is not None
+    tried = subprocess.run([*namespace, *mount], capture_output=True) if has_unshare else None
+    if tried is None or tried.returncode:
+        assert "CI" not in os.environ, f"CI must be able to mount a tmpfs: {tried}"
+        pytest.skip(f"needs root, or Linux that grants user namespaces: {tried}")
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not right_to_mount", __file__]
+    environment = os.environ | {IN_NAMESPACE: "1"}
+    done = subprocess.run([*namespace, sys.executable, *words], env=environment)
+    assert done.returncode == 0
 
 
 def _services(project: Project) -> list[int]:

@@ -3,14 +3,17 @@
 import logging
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import FlowRunContext
 from prefect.utilities.names import generate_slug
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from flows.deployments import make_deployments
 from flows.logs import calm_expected_errors
-from flows.pipeline import flow_run_title, grpo, run_title
+from flows.pipeline import _is_scheduled, flow_run_title, grpo, run_title
 from grpo_core.config import preset_names
 from grpo_core.errors import StageInputError
 from grpo_core.types import StageName
@@ -97,6 +100,23 @@ def test_runs_have_readable_names(
     monkeypatch.setattr("flows.pipeline.flow_run", FakeRuntime())
     assert flow_run_title() == title
     assert run_title("demo", tuple(StageName)) == "demo full"
+
+
+@pytest.mark.parametrize(
+    ("key", "is_scheduled"),
+    [
+        (None, False),
+        ("5e8f1f6e-3f0c-4f55-8f3e-0b1f9e6d5a52", False),
+        ("scheduled 5e8f1f6e-3f0c-4f55-8f3e-0b1f9e6d5a52 2026-01-01 03:00:00+00:00", True),
+    ],
+)
+def test_a_copy_of_a_scheduled_run_is_no_scheduled_one(
+    monkeypatch: pytest.MonkeyPatch, key: str | None, is_scheduled: bool
+) -> None:
+    made = FlowRun(flow_id=uuid4(), tags=["auto-scheduled"], idempotency_key=key)
+    context = FlowRunContext.model_construct(flow_run=made)
+    monkeypatch.setattr(FlowRunContext, "get", lambda: context)
+    assert _is_scheduled() is is_scheduled
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,21 @@ def test_a_start_asks_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_200_000))
     with pytest.raises(DiskFullError, match=r"has 1\.2 MB left") as failure:
         project.check_room()
-    assert "free 8 MB or more" in failure.value.hint
+    assert failure.value.hint == "Prefect's database lies there; 8 MB must be free"
+
+
+def test_what_is_short_of_the_room_is_not_rounded_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path)
+    project.prepare()
+    project.settings_file.touch(0o600)
+    project.settings_file.write_text('database_url = "postgresql+asyncpg://a@b/c"', "utf-8")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=7_960_000))
+    with pytest.raises(DiskFullError, match=r"has 7\.9 MB left") as failure:
+        project.check_room()
+    assert failure.value.hint == "logs and records of processes lie there; 8 MB must be free"
 
 
 def test_what_can_not_be_written_whole_leaves_what_was_there(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ from flows.request import make_request
 from flows.scheduling import schedule_after
 from grpo_core.errors import ConfigError, ServiceError
 
+NOW = datetime.now(UTC)
+HOUR = timedelta(hours=1)
+
 
 class FakeServer(ApiClient):
     """Holds runs and automations; notes what is changed."""
@@ -24,6 +29,10 @@ class FakeServer(ApiClient):
         self.runs, self.changes = runs, {}  # type: ignore[var-annotated]
         self.ended: list[FlowRun] = []
         self.saved: dict[str, dict[str, object]] = {}
+        self.taken: dict[str, datetime] = {}
+
+    def taken_at(self, flow_run_id: str) -> datetime | None:
+        return self.taken.get(flow_run_id, NOW - 3 * HOUR)
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         return list(self.runs)
@@ -105,6 +114,19 @@ def test_a_living_run_that_counts_as_crashed_runs_again(tmp_path: Path) -> None:
     assert told == ["run 'slept' was counted as crashed, but its process works"]
 
 
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize("has_runner", [True, False])
+def test_the_process_of_an_earlier_try_says_nothing_of_a_run_that_is_tried_again(
+    tmp_path: Path, state: str, has_runner: bool
+) -> None:
+    project = Project(tmp_path)
+    path = _record(project, "retried", "another boot:1")
+    server = FakeServer(_run("retried", state))
+    server.taken["retried"] = datetime.fromtimestamp(path.stat().st_mtime, UTC) + HOUR
+    reconcile(project, server, has_runner=has_runner)
+    assert server.changes == ({} if has_runner else {"retried": "crashed"})
+
+
 def _attempt(lake: Path, run: str, state: str, error: str = "") -> None:
     path = lake / "runs" / run / "attempts" / "0001.json"
     path.parent.mkdir(parents=True)
@@ -115,6 +137,7 @@ def _attempt(lake: Path, run: str, state: str, error: str = "") -> None:
     ]
     record = {"attempt": 1, "state": state, "error": error, "nodes": nodes}
     record["request"] = {"flow_run": run}
+    record["started_at"] = (NOW - 2 * HOUR).isoformat(timespec="milliseconds")
     path.write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -123,24 +146,27 @@ def test_what_ended_while_the_server_was_away_is_told_from_its_record(tmp_path: 
 
     def run(name: str, state: str) -> FlowRun:
         given = {"run": name, "force": ["ingest"], "overrides": [f"execution.lake={lake}"]}
-        return FlowRun(name, name, state, "", given)
+        return FlowRun(name, name, state, "", given, state_at=NOW - HOUR)
 
-    for name in ("done", "reported crashed", "reported failed"):
+    for name in ("done", "reported crashed", "reported failed", "crashed long ago"):
         _attempt(lake, name, "Completed")
     _attempt(lake, "broke", "Failed", "loss nan")
     _attempt(lake, "halted", "Stopped", "train/1 after 3 of 6 steps")
     _attempt(lake, "terminated", "Stopped")
     _attempt(lake, "works", "Running")
     _attempt(lake, "another's", "Completed")
+    _attempt(lake, "retried", "Failed", "disk full")
     _attempt(lake, "crashed before", "Failed", "loss nan")
     _attempt(lake, "closing", "Completed")
     _record(project, "closing", birth_of(os.getpid()) or "")
-    names = ("done", "broke", "halted", "terminated", "works", "no record", "closing")
+    names = ("done", "broke", "halted", "terminated", "works", "no record", "closing", "retried")
     server = FakeServer(*(run(name, "RUNNING") for name in names))
     other = FlowRun("other", "other", "RUNNING", "", run("another's", "RUNNING").parameters)
     server.runs += (other,)
+    server.taken["retried"] = NOW  # by Retry in the UI; its own attempt has not begun
     server.ended = [run(name, "CRASHED") for name in ("reported crashed", "crashed before")]
     server.ended.append(run("reported failed", "FAILED"))
+    server.ended.append(replace(run("crashed long ago", "CRASHED"), state_at=NOW - 30 * HOUR))
     told = reconcile(project, server, has_runner=True)
     # Without --force: what it named has finished.
     way_on = f"\nto go on: grpo run full --run %s --set execution.lake={lake}"
@@ -153,6 +179,41 @@ def test_what_ended_while_the_server_was_away_is_told_from_its_record(tmp_path: 
         "halted": f"CANCELLED Stopped: train/1 after 3 of 6 steps{way_on % 'halted'}",
     }
     assert "run 'done' is completed, as its record says" in told
+
+
+@pytest.mark.parametrize("pool", ["", "grpo"])
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "CANCELLING", "CRASHED"])
+@pytest.mark.parametrize("ended", ["Completed", "Failed"])
+def test_an_attempt_of_an_earlier_try_says_nothing_of_a_run_that_is_tried_again(
+    tmp_path: Path, pool: str, state: str, ended: str
+) -> None:
+    lake = tmp_path / "lake"
+    _attempt(lake, "retried", ended, "disk full")
+    given = {"run": "retried", "overrides": [f"execution.lake={lake}"]}
+    run = FlowRun("retried", "retried", state, "", given, work_pool=pool, state_at=NOW)
+    server = FakeServer(*[run] if state != "CRASHED" else [])
+    server.ended = [run] if state == "CRASHED" else []
+    server.taken["retried"] = NOW - HOUR  # the attempt began an hour before
+    assert reconcile(Project(tmp_path), server, has_runner=True) == []
+    assert server.changes == {}
+
+
+def test_a_run_that_is_picked_up_is_never_ended_by_a_record(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    _attempt(lake, "early", "Completed")
+    given = {"run": "early", "overrides": [f"execution.lake={lake}"]}
+    server = FakeServer(FlowRun("early", "early", "PENDING", "", given))
+    assert reconcile(Project(tmp_path), server, has_runner=True) == []
+
+
+def test_an_attempt_that_is_torn_hides_no_earlier_one(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    _attempt(lake, "done", "Completed")
+    (lake / "runs" / "done" / "attempts" / "0002.json").write_text('{"attempt": 2', "utf-8")
+    given = {"run": "done", "overrides": [f"execution.lake={lake}"]}
+    server = FakeServer(FlowRun("done", "done", "RUNNING", "", given))
+    reconcile(Project(tmp_path), server, has_runner=True)
+    assert server.changes["done"].startswith("COMPLETED")
 
 
 def test_an_automation_is_made_once_and_replaced_when_ours_changes() -> None:

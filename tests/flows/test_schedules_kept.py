@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ import pytest
 from flows.api import ApiClient
 from flows.processes import ProcessRecord, birth_of, stop_tree
 from flows.project import PROJECT_ROOT, Project, clean_environment
+from flows.replanning import is_of_schedule
 from flows.request import make_request
 from flows.scheduling import kept_schedules, schedule_by_clock, unschedule
 from flows.server import free_port, wait_healthy
+from grpo_core.errors import ServiceError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 NIGHTLY = "0 3 * * *"
@@ -139,8 +142,35 @@ def test_a_change_leaves_what_other_schedules_start_due_or_ahead(
     assert _times(client, "night") == night
     assert _times(client, "late") == late
     assert due in late
-    tags = [run["tags"] for run in _runs(client, "late")]
-    assert all("auto-scheduled" in those for those in tags)  # by which the flow knows them
+    keys = [run["idempotency_key"] for run in _runs(client, "late")]
+    assert all(is_of_schedule(key) for key in keys)  # by which the flow knows them
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_registration_that_fails_leaves_what_schedules_start(
+    client: ApiClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_away: bool,
+) -> None:
+    _add(client, "night")
+    planned = _times(client, "night")
+
+    def refuse(*words: Any) -> None:
+        raise ServiceError("the server answers 500")
+
+    def fail_half_way() -> None:
+        for run in _runs(client, "night"):
+            client._call("DELETE", f"/flow_runs/{run['id']}")
+        if is_away:
+            monkeypatch.setattr(client, "plan_runs", refuse)
+        raise RuntimeError("deploy failed")
+
+    with pytest.raises(RuntimeError, match="deploy failed"), kept_schedules(client):
+        fail_half_way()
+    assert _times(client, "night") == ([] if is_away else planned)
+    said = "what schedules start may be missing for a minute: the server answers 500"
+    assert (said in capsys.readouterr().err) is is_away
 
 
 def test_removing_takes_what_was_due_of_the_schedule_itself(client: ApiClient) -> None:
@@ -152,24 +182,47 @@ def test_removing_takes_what_was_due_of_the_schedule_itself(client: ApiClient) -
     assert _times(client, "late") == []
 
 
-def test_what_was_picked_up_meanwhile_is_not_made_twice(client: ApiClient) -> None:
-    _add(client, "other")
-    due = _add_due(client, "late")
+def _due_run(client: ApiClient, due: str) -> dict[str, Any]:
     (run,) = [r for r in _runs(client, "late") if r["next_scheduled_start_time"] == due]
+    return run
+
+
+@contextmanager
+def _picked_up_before_removal(client: ApiClient, flow_run_id: str) -> Iterator[None]:
+    """A runner is a moment quicker than the removal of a schedule."""
     called, client_call = [], client._call
 
     def picked_up_first(method: str, path: str, *words: Any, **more: Any) -> Any:
         if method == "DELETE" and not called:
             called.append(path)
-            client._set_state(run["id"], "PENDING")
+            client._set_state(flow_run_id, "PENDING")
         return client_call(method, path, *words, **more)
 
     client._call = picked_up_first  # type: ignore[method-assign]
     try:
-        assert unschedule(client, "audit", "other") == 1
+        yield
     finally:
         del client._call  # type: ignore[method-assign]
     assert called
+
+
+def test_removing_ends_nothing_that_was_picked_up_meanwhile(client: ApiClient) -> None:
+    _add(client, "other")
+    due = _add_due(client, "late")
+    assert unschedule(client, "audit", "other") == 1
+    run = _due_run(client, due)
+    assert not run["auto_scheduled"]  # planned again
+    with _picked_up_before_removal(client, run["id"]):
+        assert unschedule(client, "audit", "late") == 1
+    assert client.read_flow_run(run["id"]).state_type == "PENDING"
+
+
+def test_what_was_picked_up_meanwhile_is_not_made_twice(client: ApiClient) -> None:
+    _add(client, "other")
+    due = _add_due(client, "late")
+    run = _due_run(client, due)
+    with _picked_up_before_removal(client, run["id"]):
+        assert unschedule(client, "audit", "other") == 1
     assert [r["id"] for r in _runs(client, "late") if r["expected_start_time"] == due] == [
         run["id"]
     ]
@@ -183,3 +236,21 @@ def test_nothing_is_planned_of_a_deployment_that_is_paused(client: ApiClient) ->
         assert _times(client, "night") == []
     finally:
         client._call("POST", f"/deployments/{audit}/resume_deployment")
+
+
+def test_a_run_is_taken_anew_when_it_is_tried_again(client: ApiClient) -> None:
+    made = client.create_flow_run("grpo/audit", {"run": "retried"}, name="retried", tags=[])
+    for state in ("PENDING", "RUNNING"):
+        client._set_state(made.id, state)
+    first = client.taken_at(made.id)
+    client._set_state(made.id, "CRASHED")
+    client.mark_running(made.id, "its process works")  # the same try
+    assert client.taken_at(made.id) == first
+    client._set_state(made.id, "FAILED")
+    for state in ("SCHEDULED", "PENDING", "RUNNING"):
+        client.mark_ended(made, state, "", "")
+    again, entered = client.taken_at(made.id), client.read_flow_run(made.id).state_at
+    assert first is not None
+    assert again is not None
+    assert entered is not None
+    assert first < again < entered

@@ -91,6 +91,29 @@ def test_whoever_works_is_asked_and_waited_for(
     assert "@" in (asked_to_stop(directory) or "")
 
 
+@pytest.mark.parametrize("now", [False, True])
+def test_a_server_that_refuses_keeps_nobody_from_asking_the_run(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], now: bool
+) -> None:
+    server = FakeServer()
+    _use(monkeypatch, server)
+
+    def refuse(flow: str) -> list[FlowRun]:
+        raise ServiceError("the Prefect server answers 500")
+
+    monkeypatch.setattr(server, "active_flow_runs", refuse)
+    with _worked_on(directory):
+        if now:
+            with pytest.raises(ServiceError, match="answers 500"):
+                stopping.stop(Project(directory), directory, now=True)
+            stopping.request_stop(directory, "the test")
+        else:
+            assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert asked_to_stop(directory)
+    said = capsys.readouterr().err
+    assert ("going on without the server: the Prefect server answers 500" in said) is not now
+
+
 def test_a_run_that_waits_is_cancelled_by_its_name(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
