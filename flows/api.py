@@ -4,26 +4,19 @@
 What the server validates and records is the same as with `prefect deployment run`.
 """
 
-import base64
-import json
-import time
-import urllib.error
-import urllib.request
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flows.refusals import refusal
 from flows.replanning import is_of_schedule, made_anew, waiting_and_due
+from flows.transport import ANSWER_SECONDS, JsonTransport
 from grpo_core.errors import ServiceError
 
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 BROKEN = frozenset({"CRASHED", "FAILED"})
 """What a run may count as that has completed and did not reach the server to say so."""
 TAKEN_STATES = ("PENDING", "RUNNING", "CANCELLING")
-ANSWER_SECONDS = 15.0
-_KNOCK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +53,8 @@ class FlowRun:
         return self.state_type in FINAL_STATES
 
 
-class ApiClient:
-    """Talks to one server.
-
-    Args:
-        url: Address of the API, for example http://127.0.0.1:4200/api.
-        password: `user:password` of a server that asks for it, else empty.
-        patience: Seconds to go on knocking while nobody listens, and that an answer may take.
-    """
-
-    def __init__(self, url: str, password: str = "", *, patience: float = 0.0) -> None:
-        self.url = url
-        self._password = password
-        self._patience = patience
-        self._headers = {"Content-Type": "application/json"}
-        if password:
-            token = base64.b64encode(password.encode()).decode("ascii")
-            self._headers["Authorization"] = f"Basic {token}"
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-    def patient(self, seconds: float) -> "ApiClient":
-        """A client for what must not fail because the machine is busy or the server comes back."""
-        return ApiClient(self.url, self._password, patience=seconds)
+class ApiClient(JsonTransport):
+    """Talks to one server."""
 
     def is_healthy(self, timeout: float = 2.0) -> bool:
         """Whether something answers the health check at this address."""
@@ -92,7 +65,10 @@ class ApiClient:
 
     def home(self) -> str:
         """PREFECT_HOME of the server: tells our own server from anybody else's."""
-        return str(self._call("GET", "/admin/settings")["home"])
+        try:
+            return str(self._call("GET", "/admin/settings")["home"])
+        except (KeyError, TypeError) as error:
+            raise _foreign(error) from error
 
     def create_flow_run(
         self, deployment: str, parameters: dict[str, Any], *, name: str, tags: list[str]
@@ -225,8 +201,8 @@ class ApiClient:
                 "sort": "EXPECTED_START_TIME_ASC",
                 "limit": 100,
             }
-            for item in self._call("POST", "/flow_runs/filter", body):
-                found[item["id"]] = _flow_run(item)
+            for run in _flow_runs(self._call("POST", "/flow_runs/filter", body)):
+                found[run.id] = run
         return sorted(found.values(), key=lambda run: run.state_type == "SCHEDULED")
 
     def latest_flow_runs(self, flow: str, *, timeout: float = ANSWER_SECONDS) -> list[FlowRun]:
@@ -237,8 +213,7 @@ class ApiClient:
             "sort": "EXPECTED_START_TIME_DESC",
             "limit": 100,
         }
-        found = self._call("POST", "/flow_runs/filter", body, timeout=timeout)
-        return [_flow_run(item) for item in found]
+        return _flow_runs(self._call("POST", "/flow_runs/filter", body, timeout=timeout))
 
     def cancel(self, flow_run_id: str) -> None:
         """Ask for cancellation: a running flow stops cleanly, a waiting one never starts."""
@@ -294,56 +269,46 @@ class ApiClient:
         state = {"type": state_type, "name": state_type.capitalize(), "message": message}
         self._call("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state})
 
-    def _call(
-        self, method: str, path: str, body: Any = None, *, timeout: float = ANSWER_SECONDS
-    ) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, self._headers, method=method)
-        begun = time.monotonic()
-        try:
-            while True:
-                try:
-                    return self._open(request, max(timeout, self._patience))
-                except urllib.error.URLError as error:
-                    if time.monotonic() - begun >= self._worth_trying(error, timeout):
-                        raise
-                time.sleep(_KNOCK_SECONDS)
-        except urllib.error.HTTPError as error:
-            raise refusal(error, path) from error
-        except (OSError, json.JSONDecodeError) as error:
-            raise ServiceError(
-                f"the Prefect server at {self.url} does not answer: {error}",
-                hint="`grpo status` says what runs; `grpo up` starts what does not",
-            ) from error
-
-    def _worth_trying(self, error: urllib.error.URLError, timeout: float) -> float:
-        """Seconds for which a request that failed so is sent again; it has changed nothing."""
-        if isinstance(error, urllib.error.HTTPError):  # 503: the database is locked just now
-            return max(self._patience, timeout) if error.code == 503 else 0.0
-        return self._patience if isinstance(error.reason, ConnectionRefusedError) else 0.0
-
-    def _open(self, request: urllib.request.Request, timeout: float) -> Any:
-        with self._opener.open(request, timeout=timeout) as response:
-            return json.loads(response.read() or b"null")
-
 
 def _soon() -> str:
     """When a run counts as due: what a schedule will start is further off than clocks differ."""
     return (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
 
 
-def _flow_run(record: dict[str, Any]) -> FlowRun:
-    state = record.get("state") or {}
-    began = record.get("start_time") or record.get("expected_start_time")
-    return FlowRun(
-        id=record["id"],
-        name=record["name"],
-        state_type=state.get("type", "SCHEDULED"),
-        message=state.get("message") or "",
-        parameters=record.get("parameters") or {},
-        work_pool=record.get("work_pool_name") or "",
-        state_name=state.get("name") or "",
-        tags=tuple(record.get("tags") or ()),
-        began_at=datetime.fromisoformat(began) if began else None,
-        state_at=datetime.fromisoformat(state["timestamp"]) if "timestamp" in state else None,
+def _flow_runs(answer: Any) -> list[FlowRun]:
+    try:
+        return [_flow_run(record) for record in answer]
+    except TypeError as error:
+        raise _foreign(error) from error
+
+
+def _flow_run(record: Any) -> FlowRun:
+    """The run of an answer.
+
+    Raises:
+        ServiceError: The answer tells of no run: another program has taken the server's port.
+    """
+    try:
+        state = record.get("state") or {}
+        began = record.get("start_time") or record.get("expected_start_time")
+        return FlowRun(
+            id=record["id"],
+            name=record["name"],
+            state_type=state.get("type", "SCHEDULED"),
+            message=state.get("message") or "",
+            parameters=record.get("parameters") or {},
+            work_pool=record.get("work_pool_name") or "",
+            state_name=state.get("name") or "",
+            tags=tuple(record.get("tags") or ()),
+            began_at=datetime.fromisoformat(began) if began else None,
+            state_at=datetime.fromisoformat(state["timestamp"]) if "timestamp" in state else None,
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _foreign(error) from error
+
+
+def _foreign(error: Exception) -> ServiceError:
+    return ServiceError(
+        f"what answers is no Prefect server: {error!r}",
+        hint="`grpo status` says where ours is; another program may have taken its port",
     )

@@ -2,7 +2,9 @@
 
 import fcntl
 import json
+import os
 import re
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +24,7 @@ from flows.request import Request, run_tags
 from flows.view import RunView, make_view
 from grpo_core.errors import ServiceError
 from grpo_core.paths import resolve_path
+from grpo_core.stages.stopping import request_stop
 from grpo_core.store.progress import read_events
 
 READ_SECONDS = 0.25
@@ -36,6 +39,8 @@ SILENT_SERVER_SECONDS = 60.0
 UNRECORDED_SECONDS = 60.0
 """How long a run that has ended by its own record may count as running."""
 WORKS_ON = "nothing was heard of the run for a while, but its process works"
+UNTOLD = "the server has not recorded how the run ended; `grpo up` tells it"
+LEAVE = "Ctrl-C again leaves it and returns"
 DETACHED = 130
 _STATE_TYPES = {"Completed": "COMPLETED", "Failed": "FAILED", "Stopped": "CANCELLED"}
 
@@ -193,7 +198,7 @@ class Follower:
         now = time.monotonic()
         self._ended_at = now if self._ended_at is None else self._ended_at
         if now - self._ended_at > UNRECORDED_SECONDS and not is_held(run_lock(self.path.parent)):
-            self.view.say("the server has not recorded how the run ended; `grpo up` tells it")
+            self.view.say(UNTOLD)
             self._take_outcome(self.progress.outcome)
 
     def _take_outcome(self, outcome: Mapping[str, Any]) -> None:
@@ -209,9 +214,17 @@ class Follower:
         if find_runner(self.project) is not None or is_held(run_lock(self.path.parent)):
             self._worked_at = time.monotonic()
         elif time.monotonic() - self._worked_at > GONE_SECONDS:
-            message = "runner and flow process are gone"
+            self._end_as_crashed("runner and flow process are gone")
+
+    def _end_as_crashed(self, message: str) -> None:
+        try:
             self.client.mark_crashed(self.flow_run.id, message)
-            self.flow_run = replace(self.flow_run, state_type="CRASHED", message=message)
+        except ServiceError as error:
+            self.view.say(f"{UNTOLD}: {error.message}")
+            if self.progress.outcome is not None:
+                self._take_outcome(self.progress.outcome)
+                return
+        self.flow_run = replace(self.flow_run, state_type="CRASHED", message=message)
 
     def _is_queued(self) -> bool:
         active = self.client.active_flow_runs(FLOW_NAME)
@@ -219,9 +232,29 @@ class Follower:
         return len(taken) >= RUNS_AT_A_TIME
 
     def _interrupted(self) -> None:
-        if self._interrupts == 1:
+        if self._interrupts > 1:
+            return
+        try:
             self.client.cancel(self.flow_run.id)
-            self.view.say("asked the run to stop; Ctrl-C again leaves it and returns")
+            self.view.say(f"asked the run to stop; {LEAVE}")
+        except ServiceError:
+            self._stop_by_lake()
+        except KeyboardInterrupt:  # while the server was asked
+            self._interrupts += 1
+
+    def _stop_by_lake(self) -> None:
+        """Without the server the run can only be asked as `grpo stop` does."""
+        directory = self.path.parent
+        if not is_held(run_lock(directory)):
+            self.view.say(
+                f"the Prefect server does not answer and nobody works on the run; {LEAVE}"
+            )
+            return
+        request_stop(directory, f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}")
+        self.view.say(
+            "the Prefect server does not answer, so the run goes on to the end of the unit in work "
+            f"and stops there; {LEAVE}"
+        )
 
 
 def run_lock(directory: Path) -> Path:

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.logging import get_run_logger
 
 from flows.alerts import AlertThrottle, emit_alert
-from flows.presence import server_is_there
+from flows.presence import server_is_there, telling
 from flows.publishing import artifact_key
 from flows.sentences import sentence
+from grpo_core.errors import ServiceError
 from grpo_core.store.progress import read_events
 from grpo_core.types import StageName
 
@@ -94,14 +94,18 @@ class _Forwarder:
         if not server_is_there():
             return
         try:
-            if label in self._artifacts:
-                update_progress_artifact(self._artifacts[label], progress=percent)
-            elif percent < 100.0:
-                create: Callable[..., Any] = create_progress_artifact
-                self._artifacts[label] = create(
-                    progress=percent,
-                    key=artifact_key(self._path.parent.name, label),
-                    description=f"{label} of run {self._path.parent.name}",
-                )
-        except httpx.HTTPError as error:
+            with telling():
+                self._show(label, percent)
+        except ServiceError as error:
             self._logger.warning("progress of %s is not in the UI: %s", label, error)
+
+    def _show(self, label: str, percent: float) -> None:
+        if label in self._artifacts:
+            update_progress_artifact(self._artifacts[label], progress=percent)
+        elif percent < 100.0:
+            create: Callable[..., Any] = create_progress_artifact
+            self._artifacts[label] = create(
+                progress=percent,
+                key=artifact_key(self._path.parent.name, label),
+                description=f"{label} of run {self._path.parent.name}",
+            )

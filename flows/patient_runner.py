@@ -1,7 +1,8 @@
 """What Prefect's runner lacks for runs of days: its end would end the runs that it executes.
 
 - Prefect's loops end after three failed polls, and with the loop of scheduled runs the runner ends,
-  after some four minutes without a server. Here they poll on until the server is back.
+  after some four minutes without a server; at once when another program has taken the server's port
+  and refuses the poll. Here they poll on until the server is back.
 - The runner copies the output of its runs into its own, a log file; a line for which the disk has
   no room would end the copying, and that the run. Here such a line is dropped.
 """
@@ -20,6 +21,9 @@ from prefect.utilities.services import critical_service_loop
 LOOP = "critical_service_loop"
 LOOPING_MODULES = ("prefect.runner._scheduled_run_poller", "prefect._internal.observers")
 """Where the runner looks for runs to start, and for runs to cancel while it hears no events."""
+_REFUSALS = frozenset({401, 403})
+_NO_ANSWER = (httpx.HTTPError, ValueError, TypeError)
+"""No server, or another program at its port; what that says can be no JSON, or tell of no runs."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 logger = logging.getLogger(__name__)
 
@@ -44,15 +48,18 @@ def bear_with_full_disk() -> None:
 
 
 def patient(workload: Workload) -> Workload:
-    """The workload, for which a server that does not answer is no failure; said once an outage."""
+    """The workload, for which a server that does not answer is no failure; said once an outage.
+
+    Only that our password is refused is one: that server is there, and will go on refusing.
+    """
     is_away = False
 
     async def work() -> None:
         nonlocal is_away
         try:
             await workload()
-        except (httpx.TransportError, httpx.HTTPStatusError) as error:
-            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+        except _NO_ANSWER as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _REFUSALS:
                 raise
             if not is_away:
                 logger.warning("the Prefect server does not answer, polling goes on: %r", error)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.orchestration import get_client
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from flows.presence import server_is_there
+from flows.presence import server_is_there, telling
 from flows.reports import audit_of_run, make_report, summary_of_run
 from flows.result_tables import Rows, audit_rows, report_text, tables_after
 from grpo_core.errors import GrpoError, ServiceError
@@ -64,10 +63,10 @@ def publish_report(lake: Lake, run: str) -> Path:
     path = make_report(lake, run)
     _show(
         "the report",
-        lambda: create_markdown_artifact(
-            key=artifact_key(run, "report"),
-            markdown=report_text(summary_of_run(lake, run), path),
-            description=f"Run {run}: what was done, and where its report is.",
+        lambda: _create_page(
+            artifact_key(run, "report"),
+            report_text(summary_of_run(lake, run), path),
+            f"Run {run}: what was done, and where its report is.",
         ),
     )
     return path
@@ -91,12 +90,12 @@ def _show(what: str, publish: Callable[[], object]) -> None:
         if not server_is_there():
             raise ServiceError("the Prefect server does not answer")
         publish()
-    except (httpx.HTTPError, GrpoError) as error:
+    except GrpoError as error:
         get_run_logger().warning("%s is not in the UI: %s", what, error)
 
 
 def _set_tags(flow_run_id: UUID, tags: Sequence[str]) -> None:
-    with get_client(sync_client=True) as client:
+    with telling(), get_client(sync_client=True) as client:
         client.update_flow_run(flow_run_id, tags=tags)
 
 
@@ -111,4 +110,11 @@ def _publish_table(key: str, rows: Rows, description: str) -> None:
 
 def _create_table(key: str, rows: Rows, description: str) -> None:
     create: Callable[..., Any] = create_table_artifact
-    create(key=key, table=rows, description=description)
+    with telling():
+        create(key=key, table=rows, description=description)
+
+
+def _create_page(key: str, text: str, description: str) -> None:
+    create: Callable[..., Any] = create_markdown_artifact
+    with telling():
+        create(key=key, markdown=text, description=description)

@@ -1,5 +1,6 @@
 """What a refusal of the server means, in words that help."""
 
+import http.client
 import json
 import urllib.error
 from typing import Any
@@ -12,7 +13,7 @@ def refusal(error: urllib.error.HTTPError, path: str) -> ConfigError | ServiceEr
     try:
         answer = json.loads(error.read())
         detail = answer.get("detail") or answer.get("exception_detail") or answer
-    except (json.JSONDecodeError, AttributeError):
+    except (ValueError, AttributeError, OSError, http.client.HTTPException):  # another program's
         detail = error.reason
     if error.code == 401:
         return ServiceError(

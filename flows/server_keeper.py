@@ -12,8 +12,8 @@ import time
 from flows.processes import read_record
 from flows.project import Project
 from flows.reconcile import reconcile
-from flows.server import client_of, start_server
-from grpo_core.errors import ServiceError
+from flows.server import client_of, find_server, start_server
+from grpo_core.errors import GrpoError
 
 CHECK_SECONDS = 2.0
 ANSWER_SECONDS = 60.0
@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 def keep_server(project: Project) -> threading.Thread:
     """Watch the project's server from a thread of this process, as long as the process lives."""
-    thread = threading.Thread(target=_watch, args=(project,), name="keep-server", daemon=True)
+    keeper = ServerKeeper(project)
+    thread = threading.Thread(target=keeper.watch, name="keep-server", daemon=True)
     thread.start()
     return thread
 
@@ -34,30 +35,61 @@ def has_died(project: Project) -> bool:
     return record is not None and not record.is_alive()
 
 
-def revive(project: Project) -> bool:
-    """Start a server that died; False when it could not be started, or somebody else does it."""
-    with (project.state / "up.lock").open("w", encoding="ascii") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        if not has_died(project):
+class ServerKeeper:
+    """Knows what is left to do for the server.
+
+    Args:
+        project: Whose server.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._is_telling_due = False
+
+    def watch(self) -> None:
+        """Check again and again, less often while that is of no use."""
+        pause = CHECK_SECONDS
+        while True:
+            time.sleep(pause)
+            done = self.check()
+            pause = CHECK_SECONDS if done else min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def check(self) -> bool:
+        """Start a server that died, then tell it what it missed.
+
+        Returns:
+            False when something of that is left to do, or somebody else is at it.
+        """
+        if not self._is_telling_due and not has_died(self._project):
             return True
+        with (self._project.state / "up.lock").open("w", encoding="ascii") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if has_died(self._project) and not self._start():
+                return False
+            return not self._is_telling_due or self._tell()
+
+    def _start(self) -> bool:
         logger.warning("the Prefect server died: starting it again")
         try:
-            server = start_server(project, at_old_port=True)  # the runner knows no other address
-            client = client_of(project, server).patient(ANSWER_SECONDS)
-            for line in reconcile(project, client, has_runner=True):
-                logger.warning("%s", line)
-        except (ServiceError, OSError) as error:
+            start_server(self._project, at_old_port=True)  # the runner knows no other address
+        except (GrpoError, OSError) as error:
             logger.error("the Prefect server could not be started again: %s", error)
             return False
-    return True
+        self._is_telling_due = True
+        return True
 
-
-def _watch(project: Project) -> None:
-    pause = CHECK_SECONDS
-    while True:
-        time.sleep(pause)
-        failed = has_died(project) and not revive(project)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS) if failed else CHECK_SECONDS
+    def _tell(self) -> bool:
+        server = find_server(self._project)
+        if server is not None:  # else somebody stopped it; the next `grpo up` tells
+            client = client_of(self._project, server).patient(ANSWER_SECONDS)
+            try:
+                for line in reconcile(self._project, client, has_runner=True):
+                    logger.warning("%s", line)
+            except (GrpoError, OSError) as error:
+                logger.error("what ended meanwhile could not be told, tried again: %s", error)
+                return False
+        self._is_telling_due = False
+        return True

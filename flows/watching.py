@@ -7,13 +7,14 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from flows.api import ANSWER_SECONDS, ApiClient, FlowRun
+from flows.api import ApiClient, FlowRun
 from flows.conclusion import say_outcome
 from flows.console import err, say
 from flows.deployment_names import FLOW_NAME, SKIPPED
 from flows.following import ASK_SECONDS, READ_SECONDS, is_held, run_lock
 from flows.progress import RunProgress
 from flows.request import is_of_run
+from flows.transport import ANSWER_SECONDS
 from flows.view import make_view
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.store.progress import read_events

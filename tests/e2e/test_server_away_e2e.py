@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,3 +68,19 @@ def test_a_run_whose_server_stays_away_completes_and_prefect_hears_of_it(
     log = checkout.project.log("runner").read_text(encoding="utf-8")
     assert "the Prefect server does not answer, polling goes on" in log
     assert "is not in the UI: the Prefect server does not answer" in log
+
+
+def test_a_run_whose_database_stays_locked_completes(new_checkout: Callable[[], Checkout]) -> None:
+    checkout = new_checkout()
+    database = checkout.project.home / "prefect.db"
+    with checkout.up(), checkout.run_in_training("locked") as (process, _):
+        with closing(sqlite3.connect(database, timeout=30, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            event = checkout.wait_event("locked", "run_finished")
+            assert event["state"] == "Completed"
+            connection.execute("ROLLBACK")
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+        assert checkout.wait_final("locked", 120).state_type == "COMPLETED"
+    log = checkout.project.log("runner").read_text(encoding="utf-8")
+    assert "is not in the UI: the Prefect server" in log

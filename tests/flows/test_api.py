@@ -1,15 +1,16 @@
 """What our client does with a server that is too busy to answer."""
 
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
-import flows.api
+import flows.transport
 from flows.api import ApiClient
 from grpo_core.errors import ServiceError
 
@@ -43,7 +44,7 @@ def _server(*answers: tuple[int, Any]) -> Iterator[tuple[ApiClient, list[Any]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield ApiClient(f"http://127.0.0.1:{server.server_port}"), bodies
@@ -64,7 +65,7 @@ def test_a_locked_database_is_asked_again_and_makes_one_run() -> None:
 def test_a_database_that_stays_locked_is_an_error_that_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flows.api, "_KNOCK_SECONDS", 0.01)
+    monkeypatch.setattr(flows.transport, "_KNOCK_SECONDS", 0.01)
     with _server(LOCKED) as (client, bodies):
         assert not client.is_healthy(timeout=2)
         with pytest.raises(ServiceError, match="answers 503 to /x") as failure:
@@ -100,3 +101,71 @@ def test_a_run_that_is_taken_is_in_progress_whenever_it_was_to_begin() -> None:
     waiting = limited.pop("SCHEDULED")
     assert waiting
     assert limited == dict.fromkeys(("PENDING", "RUNNING", "CANCELLING"), False)
+
+
+@contextmanager
+def _socket_server(payload: bytes) -> Iterator[ApiClient]:
+    """Something that answers every connection with these bytes and closes it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    if not connection.recv(65536):
+                        return
+                    connection.sendall(payload)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listener.getsockname()[1]
+        try:
+            yield ApiClient(f"http://127.0.0.1:{port}/api")
+        finally:
+            with socket.create_connection(("127.0.0.1", port)):
+                pass
+            thread.join()
+
+
+PAYLOADS = {
+    "ssh": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "half an answer": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,2",
+    "nothing": b"",
+    "bytes of tls": b"\x15\x03\x01\x00\x02\x02F",
+    "no text": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+    "half a refusal": b"HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\n[1,2",
+    "a page": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
+}
+CALLS: dict[str, Callable[[ApiClient], Any]] = {
+    "read": lambda client: client.read_flow_run("7"),
+    "list": lambda client: client.active_flow_runs("grpo"),
+    "latest": lambda client: client.latest_flow_runs("grpo"),
+    "home": ApiClient.home,
+    "set": lambda client: client.mark_crashed("7", "gone"),
+}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_what_is_no_answer_is_an_absent_server(payload: bytes) -> None:
+    with _socket_server(payload) as client:
+        assert not client.is_healthy()
+        for call in CALLS.values():
+            with pytest.raises(ServiceError):
+                call(client)
+
+
+@pytest.mark.parametrize("answer", [{}, True, None, "text", [1], {"id": "7"}], ids=repr)
+@pytest.mark.parametrize("call", ["read", "home"])
+def test_an_answer_of_another_program_is_an_absent_server(call: str, answer: Any) -> None:
+    with _server((200, answer)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
+        CALLS[call](client)
+
+
+@pytest.mark.parametrize("answer", [True, None, "text", [1], {"id": "7"}], ids=repr)
+@pytest.mark.parametrize("call", ["list", "latest"])
+def test_a_list_of_another_program_is_an_absent_server(call: str, answer: Any) -> None:
+    with _server((200, answer)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
+        CALLS[call](client)

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from flows.view import PlainView
 from grpo_core.config import load_config
 from grpo_core.errors import ServiceError
 from grpo_core.stages import RunSession
+from grpo_core.stages.stopping import asked_to_stop
 from grpo_core.store.locks import hold
 from grpo_core.store.progress import ProgressLog
 
@@ -36,6 +38,7 @@ class FakeServer(ApiClient):
         self.pool = ""
         self.active = [CREATED]
         self.before_answer: Callable[[], None] = lambda: None
+        self.refuses: BaseException | None = None
 
     def read_flow_run(self, flow_run_id: str) -> FlowRun:
         self.before_answer()
@@ -49,12 +52,16 @@ class FakeServer(ApiClient):
 
     def cancel(self, flow_run_id: str) -> None:
         self.calls.append("cancel")
+        if self.refuses is not None:
+            raise self.refuses
 
     def has_worker(self, pool: str) -> bool:
         return False
 
     def mark_crashed(self, flow_run_id: str, message: str) -> None:
         self.calls.append("crashed")
+        if self.refuses is not None:
+            raise self.refuses
 
     def mark_running(self, flow_run_id: str, message: str) -> None:
         self.calls.append("running")
@@ -206,6 +213,63 @@ def test_the_first_interrupt_cancels_the_second_detaches(tmp_path: Path) -> None
     _start(follower)
     assert not follower.follow().is_final
     assert server.calls == ["cancel"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_an_interrupt_without_a_server_asks_the_run_itself(
+    tmp_path: Path, is_at_work: bool
+) -> None:
+    server = FakeServer("RUNNING", ServiceError("silent"))
+    server.refuses = ServiceError("silent")
+    follower = _follower(tmp_path, server, has_runner=True)
+    said: list[str] = []
+    follower.view.say = said.append  # type: ignore[method-assign]
+    directory = follower.path.parent
+    log = _start(follower)
+
+    def interrupt() -> None:
+        server.before_answer = lambda: None
+        log.emit("run_finished", run="demo", attempt=1, state="Stopped", error="as asked")
+        raise KeyboardInterrupt
+
+    server.before_answer = interrupt
+    with hold(run_lock(directory), "run 'demo'") if is_at_work else nullcontext():
+        ended = follower.follow()
+    assert (ended.state_type, server.calls) == ("CANCELLED", ["cancel"])
+    assert (asked_to_stop(directory) is not None) == is_at_work
+    told = "stops there" if is_at_work else "nobody works on the run"
+    assert told in said[0]
+    assert "the Prefect server does not answer" in said[0]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_second_interrupt_while_the_server_is_asked_detaches(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    server = FakeServer("RUNNING")
+    server.before_answer, server.refuses = interrupt, KeyboardInterrupt()
+    follower = _follower(tmp_path, server, has_runner=True)
+    _start(follower)
+    assert not follower.follow().is_final
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("outcome", "state"), [("Failed", "FAILED"), ("", "CRASHED")])
+def test_a_crash_that_the_server_can_not_be_told_ends_by_the_runs_own_record(
+    tmp_path: Path, outcome: str, state: str
+) -> None:
+    server = FakeServer("RUNNING")
+    server.refuses = ServiceError("answers 404")
+    follower = _follower(tmp_path, server, has_runner=False)
+    said: list[str] = []
+    follower.view.say = said.append  # type: ignore[method-assign]
+    log = _start(follower)
+    if outcome:
+        log.emit("run_finished", run="demo", attempt=1, state=outcome, error="loss nan")
+    assert follower.follow().state_type == state
+    assert said == [f"{flows.following.UNTOLD}: answers 404"]
 
 
 def test_a_lock_is_held_by_a_living_process_only(tmp_path: Path) -> None:

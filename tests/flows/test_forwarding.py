@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from prefect.exceptions import PrefectException
 
 from flows import forwarding
 from flows.alerts import AlertThrottle
@@ -71,17 +72,24 @@ def test_only_the_latest_progress_and_each_note_are_passed_on(
     assert shown == [50.0, 100.0]
 
 
+AWAY = [httpx.ConnectError("away"), ValueError("away"), httpx.RemoteProtocolError("away")]
+
+
+@pytest.mark.parametrize("error", [*AWAY, PrefectException("away")], ids=repr)
 def test_a_server_that_is_away_costs_a_warning_not_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(**_: Any) -> UUID:
-        raise httpx.ConnectError("away")
+        raise error
 
     monkeypatch.setattr(forwarding, "create_progress_artifact", fail)
     forwarder, log = _forwarder(tmp_path)
     _progress(log, 1)
     forwarder._forward()
-    assert "is not in the UI: away" in caplog.text
+    assert "is not in the UI: the Prefect server did not take it: away" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prefect.client.orchestration import PrefectClient
+from prefect.settings import PREFECT_CLIENT_CSRF_SUPPORT_ENABLED, temporary_settings
 from prefect.utilities.services import critical_service_loop
 
 from flows import patient_runner
@@ -34,7 +36,7 @@ def _answer(code: int) -> httpx.HTTPStatusError:
 def test_a_loop_outlasts_any_number_of_failures_and_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    errors: list[Exception | None] = [httpx.ConnectError("away"), _answer(500)] * 10
+    errors: list[Exception | None] = [httpx.ConnectError("away"), _answer(500), _answer(404)] * 10
     errors += [None, _answer(401)]
 
     async def poll() -> None:
@@ -46,6 +48,36 @@ def test_a_loop_outlasts_any_number_of_failures_and_says_so_once(
     assert errors == []
     assert caplog.text.count("does not answer, polling goes on") == 1
     assert caplog.text.count("answers again") == 1
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_refused_password_is_no_absence(code: int) -> None:
+    async def poll() -> None:
+        raise _answer(code)
+
+    with pytest.raises(httpx.HTTPStatusError):
+        asyncio.run(patient(poll)())
+
+
+FOREIGN = [(404, b""), (405, b""), (200, b""), (200, b"<html>"), (200, b"true"), (200, b"null")]
+FOREIGN += [(200, b"[1]"), (200, b'{"a": 1}'), (200, b'[{"id": "7"}]'), (302, b"")]
+
+
+@pytest.mark.parametrize(("code", "content"), FOREIGN)
+def test_another_program_at_the_port_of_the_server_is_an_absent_server(
+    code: int, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(code, content=content, headers={"Location": "/login"})
+
+    async def poll() -> None:
+        settings = {"transport": httpx.MockTransport(answer)}
+        client = PrefectClient("http://127.0.0.1/api", httpx_settings=settings)
+        await client.get_scheduled_flow_runs_for_deployments([])
+
+    with temporary_settings({PREFECT_CLIENT_CSRF_SUPPORT_ENABLED: False}):
+        asyncio.run(patient(poll)())
+    assert caplog.text.count("does not answer, polling goes on") == 1
 
 
 def test_an_error_of_another_kind_is_raised() -> None:
