@@ -11,7 +11,13 @@ from typing import Any
 
 from grpo_core.errors import ArtifactError
 from grpo_core.store.files import link_or_copy, write_json
-from grpo_core.store.run_records import attempt_files, check_run, read_attempt, readable_nodes
+from grpo_core.store.run_records import (
+    attempt_file,
+    attempt_files,
+    check_run,
+    read_attempt,
+    readable_nodes,
+)
 
 DAMAGED = ".damaged"
 """Ending of the name that a damaged record is kept under."""
@@ -37,7 +43,7 @@ def mend_attempts(directory: Path) -> list[str]:
     if not torn:
         return []
     pins = _nodes(directory, torn[-1])
-    whole = (path for path in attempt_files(directory) if path not in torn)
+    whole = (path for path in _attempts(directory) if path not in torn)
     kept = {path: readable_nodes(path) for path in torn}
     known = [node for path in whole for node in read_attempt(path)["nodes"]]
     known += [node for nodes in kept.values() for node in nodes]
@@ -52,12 +58,22 @@ def torn_attempts(directory: Path) -> list[Path]:
         FileUnreadableError: The system does not let one be read.
     """
     torn = []
-    for path in attempt_files(directory):
+    for path in _attempts(directory):
         try:
             read_attempt(path)
         except ArtifactError:
             torn.append(path)
     return torn
+
+
+def _attempts(directory: Path) -> list[Path]:
+    """Records of all attempts, also of those after the last file that run.json tells of."""
+    paths = attempt_files(directory)
+    try:
+        last = int(check_run(directory)["attempt"])
+    except ArtifactError:  # then the files alone tell
+        last = 0
+    return paths + [attempt_file(directory, number) for number in range(len(paths) + 1, last + 1)]
 
 
 def _nodes(directory: Path, attempt: Path) -> list[Any]:

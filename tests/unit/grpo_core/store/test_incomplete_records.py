@@ -90,6 +90,15 @@ def test_an_attempt_missing_before_a_later_one_is_named_and_made_again(lake: Lak
     assert RunRecords(lake.run_directory("r")).begin({}, {"audit"}) == 3
 
 
+def test_the_last_attempt_missing_is_made_again_before_the_next(lake: Lake) -> None:
+    attempt(lake, 2).unlink()
+    (told,) = restore_records(lake, "r")
+    assert told.startswith(f"{attempt(lake, 2)} was missing and is made again")
+    assert RunRecords(lake.run_directory("r")).begin({}, {"audit"}) == 3
+    assert verify(lake).damaged == []
+    assert find_garbage(lake) == []
+
+
 def test_a_missing_generation_of_an_earlier_attempt_counts_as_little_as_in_the_whole_lake(
     lake: Lake,
 ) -> None:
