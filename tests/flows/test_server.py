@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flows import api
+from flows import transport
 from flows.api import ApiClient
 from flows.local import status
 from flows.processes import ProcessRecord, birth_of, stop_all
@@ -145,7 +145,7 @@ def test_a_patient_client_bears_with_a_server_that_comes_back(
                 later.enter_context(_server(answers, port))
             knocks.append(seconds)
 
-        monkeypatch.setattr(api.time, "sleep", wait)
+        monkeypatch.setattr(transport.time, "sleep", wait)
         client = ApiClient(f"http://127.0.0.1:{port}/api")
         with pytest.raises(ServiceError, match="does not answer"):
             client.read_flow_run("7")
@@ -163,7 +163,7 @@ def test_a_server_whose_database_is_locked_is_asked_again(monkeypatch: pytest.Mo
     def unlock(seconds: float) -> None:
         answers["GET /api/flow_runs/7"] = (200, RUN)
 
-    monkeypatch.setattr(api.time, "sleep", unlock)
+    monkeypatch.setattr(transport.time, "sleep", unlock)
     with _server(answers) as url:
         assert ApiClient(url).read_flow_run("7").name == "x"
         with pytest.raises(ServiceError, match="answers 500"):
