@@ -69,6 +69,8 @@ def sql_command(
         raise typer.BadParameter("give a QUERY, or --report NAME, or --list")
     if params and not report:
         raise typer.BadParameter("--param is for --report NAME")
+    if listing and output is not None:
+        raise typer.BadParameter("--output is for what a query or report finds, not for --list")
     catalog = narrow(open_lake(lake).catalog(run or None), stage=stage, phase=phase)
     say_left_out(catalog.damaged)
     with Warehouse(catalog) as warehouse, _target(output) as target:

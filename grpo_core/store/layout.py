@@ -18,6 +18,7 @@ TREES = (
 DATABASE, LOCK = "lake.duckdb", "lake.lock"
 _KEY = re.compile(r"[0-9a-f]{64}")
 _CONTENT = re.compile(rf"[0-9a-f]{{{CONTENT_CHARACTERS}}}")
+_DIGESTS = re.compile(r"[0-9a-f]{24}\.json")
 _OF_THE_VOLUME = "lost+found"
 
 
@@ -34,7 +35,8 @@ def is_generation(path: Path) -> bool:
 def is_lake(root: Path) -> bool:
     """Whether a directory holds what only lakes do, or nothing yet.
 
-    Hidden names, what a fresh volume brings and empty directories of a lake count as nothing.
+    Hidden names, what a fresh volume brings, empty directories of a lake and the digests that
+    `grpo plan` notes count as nothing.
 
     Raises:
         FileUnreadableError: The system does not let it be listed.
@@ -45,7 +47,10 @@ def is_lake(root: Path) -> bool:
 
 def _is_nothing(path: Path) -> bool:
     if path.name in TREES:
-        return path.is_dir() and not entries_in(path)
+        noted = path.name == ".digests"  # a plan notes the digests of weights, the first of all
+        return path.is_dir() and all(
+            noted and _DIGESTS.fullmatch(entry.name) for entry in entries_in(path)
+        )
     return path.name.startswith(".") or path.name == _OF_THE_VOLUME
 
 

@@ -217,3 +217,22 @@ def test_what_an_earlier_release_or_a_copy_in_part_has_is_a_lake(tmp_path: Path,
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).touch()
     assert Lake(tmp_path).is_one()
+
+
+def test_a_plan_before_the_first_run_leaves_a_lake(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    planned = grpo("plan", "--set", f"execution.lake={place}")
+    assert planned.exit_code == 0, planned.output
+    assert [path.name for path in place.iterdir()] == [".digests"]
+    assert grpo("sql", "select 1", "--lake", str(place)).exit_code == 0
+    (place / ".digests" / "thesis.txt").write_text("x")
+    assert refused("sql", "select 1", "--lake", str(place)) == f"{place} is no lake"
+
+
+def test_a_listing_takes_no_output_and_leaves_the_file_alone(tmp_path: Path) -> None:
+    target = tmp_path / "precious.csv"
+    target.write_text("1")
+    listed = grpo("sql", "--list", "--output", str(target), "--lake", str(tmp_path / "lake"))
+    assert listed.exit_code == 2
+    assert "not for --list" in " ".join(listed.output.replace("│", " ").split())
+    assert target.read_text() == "1"
