@@ -4,6 +4,7 @@
 What the server validates and records is the same as with `prefect deployment run`.
 """
 
+import urllib.error
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -86,8 +87,7 @@ class ApiClient(JsonTransport):
 
     def deployment(self, name: str) -> dict[str, Any]:
         """The deployment `flow/deployment` as the server has it."""
-        found: dict[str, Any] = self._call("GET", f"/deployments/name/{name}")
-        return found
+        return _record(self._call("GET", f"/deployments/name/{name}"), "id")
 
     def schedules(self, deployment_id: str) -> list[dict[str, Any]]:
         """The schedules of a deployment."""
@@ -154,7 +154,7 @@ class ApiClient(JsonTransport):
     def deployments(self, flow: str) -> dict[str, dict[str, Any]]:
         """The deployments of `flow` by name."""
         body = {"flows": {"name": {"any_": [flow]}}, "limit": 100}
-        return {item["name"]: item for item in self._call("POST", "/deployments/filter", body)}
+        return _named(self._call("POST", "/deployments/filter", body), "id", "work_pool_name")
 
     def pools(self, flow: str) -> dict[str, str]:
         """Name → work pool of the deployments of `flow` that workers execute."""
@@ -175,13 +175,25 @@ class ApiClient(JsonTransport):
         """The run as it is now."""
         return _flow_run(self._call("GET", f"/flow_runs/{flow_run_id}"))
 
+    def find_flow_run(self, flow_run_id: str) -> FlowRun | None:
+        """The run as it is now; None when the server says that it has no such run."""
+        try:
+            return self.read_flow_run(flow_run_id)
+        except ServiceError as error:
+            cause = error.__cause__
+            if isinstance(cause, urllib.error.HTTPError) and cause.code == 404:
+                return None
+            raise
+
     def taken_at(self, flow_run_id: str) -> datetime | None:
         """When a runner or worker last took the run, for the first time or to try it again."""
-        states = self._call("GET", f"/flow_run_states/?flow_run_id={flow_run_id}")
-        taken = [
-            state["timestamp"] for state in states if state["type"] in ("SCHEDULED", "PENDING")
-        ]
-        return max(map(datetime.fromisoformat, taken), default=None)
+        answer = self._call("GET", f"/flow_run_states/?flow_run_id={flow_run_id}")
+        states = [_record(state, "type", "timestamp") for state in _listed(answer)]
+        taken = [each["timestamp"] for each in states if each["type"] in ("SCHEDULED", "PENDING")]
+        try:
+            return max(map(_moment, taken), default=None)
+        except (TypeError, ValueError) as error:
+            raise _foreign(error) from error
 
     def active_flow_runs(self, flow: str) -> list[FlowRun]:
         """Runs of `flow` that are taken, then those that wait and are due; each the oldest first.
@@ -251,8 +263,7 @@ class ApiClient(JsonTransport):
 
     def automations(self) -> dict[str, dict[str, Any]]:
         """Every automation by its name."""
-        found = self._call("POST", "/automations/filter", {"limit": 200})
-        return {item["name"]: item for item in found}
+        return _named(self._call("POST", "/automations/filter", {"limit": 200}), "id")
 
     def save_automation(self, body: dict[str, Any], automation_id: str | None = None) -> None:
         """Make an automation, or put `body` in the place of an existing one."""
@@ -276,10 +287,7 @@ def _soon() -> str:
 
 
 def _flow_runs(answer: Any) -> list[FlowRun]:
-    try:
-        return [_flow_run(record) for record in answer]
-    except TypeError as error:
-        raise _foreign(error) from error
+    return [_flow_run(record) for record in _listed(answer)]
 
 
 def _flow_run(record: Any) -> FlowRun:
@@ -300,11 +308,39 @@ def _flow_run(record: Any) -> FlowRun:
             work_pool=record.get("work_pool_name") or "",
             state_name=state.get("name") or "",
             tags=tuple(record.get("tags") or ()),
-            began_at=datetime.fromisoformat(began) if began else None,
-            state_at=datetime.fromisoformat(state["timestamp"]) if "timestamp" in state else None,
+            began_at=_moment(began) if began else None,
+            state_at=_moment(state["timestamp"]) if "timestamp" in state else None,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _foreign(error) from error
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None:
+        return moment
+    raise ValueError(f"{text!r} names no time zone")
+
+
+def _listed(answer: Any) -> list[Any]:
+    if isinstance(answer, list):
+        return answer
+    raise _foreign(TypeError(f"a {type(answer).__name__} in the place of a list"))
+
+
+def _record(answer: Any, *fields: str) -> dict[str, Any]:
+    """An answer that is to have these fields."""
+    if not isinstance(answer, dict):
+        raise _foreign(TypeError(f"a {type(answer).__name__} in the place of a record"))
+    if missing := [field for field in fields if field not in answer]:
+        raise _foreign(KeyError(*missing))
+    return answer
+
+
+def _named(answer: Any, *fields: str) -> dict[str, dict[str, Any]]:
+    """The records of an answer by name."""
+    found = [_record(item, "name", *fields) for item in _listed(answer)]
+    return {str(item["name"]): item for item in found}
 
 
 def _foreign(error: Exception) -> ServiceError:

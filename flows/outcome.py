@@ -7,6 +7,9 @@ from typing import Any
 from flows.api import FlowRun
 from grpo_core.errors import GrpoError
 
+_UNREADABLE = (GrpoError, OSError, ValueError, TypeError, AttributeError, KeyError)
+"""Says that a record is torn, not to be read from here, or of a form that we do not know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -29,7 +32,7 @@ def outcome_of(run: FlowRun) -> Outcome | None:
     """What the latest attempt that the flow run made says of its end.
 
     A flow run that is tried again keeps its id, so that may be an attempt of an earlier try. Torn
-    records are passed over.
+    and odd records are passed over.
 
     Returns:
         None when it has not ended by itself, and when there is no such attempt or it can not be
@@ -48,10 +51,10 @@ def outcome_of(run: FlowRun) -> Outcome | None:
     for path in reversed(paths):
         try:
             attempt = read_attempt(path)
-        except (GrpoError, OSError):  # torn, or not to be read from here: another may be of the run
+            if attempt["request"]["flow_run"] == run.id:
+                return _outcome(run, attempt)
+        except _UNREADABLE:  # another may be of the run
             continue
-        if attempt.get("request", {}).get("flow_run") == run.id:
-            return _outcome(run, attempt)
     return None
 
 
@@ -63,6 +66,8 @@ def _outcome(run: FlowRun, attempt: dict[str, Any]) -> Outcome | None:
     if began is None:  # made again from run.json: nobody knows when it was
         return None
     began_at = datetime.fromisoformat(began)
+    if began_at.tzinfo is None:
+        raise ValueError(f"{began!r} names no time zone")
     if state == "Completed":
         return Outcome("COMPLETED", state, "it completed while the server was away", began_at)
     if state not in ("Failed", "Stopped") or not error:  # ended from outside: nothing to tell

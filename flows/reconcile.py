@@ -1,15 +1,15 @@
 """Brings the server's picture in line with the processes that really live, after any crash."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flows.api import BROKEN, ApiClient, FlowRun
 from flows.deployment_names import FLOW_NAME
 from flows.outcome import outcome_of
-from flows.processes import read_record
+from flows.processes import ProcessRecord, read_record
 from flows.project import Project
 from flows.supervisor import sweep_orphans
-from grpo_core.errors import ServiceError
 
 _TAKEN = frozenset({"PENDING", "RUNNING", "CANCELLING"})
 _BEGUN = frozenset({"RUNNING", "CANCELLING"})
@@ -54,17 +54,17 @@ def counted_as_crashed(project: Project, client: ApiClient, active: list[FlowRun
         project: Whose processes.
         client: Its server.
         active: The runs that the server counts as active.
+
+    Raises:
+        ServiceError: It does not say how one of them counts.
     """
     known = {run.id for run in active}
     found = []
     for path in project.flow_processes():
         record = read_record(path)
         if path.stem not in known and record is not None and record.is_alive():
-            try:
-                run = client.read_flow_run(path.stem)
-            except ServiceError:  # a run of another database
-                continue
-            found += [run] if run.state_type == "CRASHED" else []
+            run = client.find_flow_run(path.stem)  # None: a run of another database
+            found += [run] if run is not None and run.state_type == "CRASHED" else []
     return found
 
 
@@ -97,27 +97,47 @@ def _tell_outcomes(project: Project, client: ApiClient, active: list[FlowRun]) -
 def _drop_records(project: Project) -> None:
     """Remove what killed processes left whose runs have ended: the runner told the server."""
     for path in project.flow_processes():
-        record = read_record(path)
-        if record is None or not record.is_alive():
-            path.unlink(missing_ok=True)
+        seen = _look(path)
+        if seen.record is None or not seen.record.is_alive():
+            _drop(path, seen)
 
 
 def _is_lost(project: Project, client: ApiClient, run: FlowRun, *, has_runner: bool) -> bool:
     path = project.flow_process(run.id)
-    record = read_record(path)
-    if record is not None and record.is_alive():
-        return False
-    if record is not None:
-        is_of_earlier_try = _is_older(path, client.taken_at(run.id))
-        path.unlink(missing_ok=True)
-        if not is_of_earlier_try:
+    seen = _look(path)
+    if seen.record is not None:
+        if seen.record.is_alive():
+            return False
+        taken_at = client.taken_at(run.id)
+        if not _drop(path, seen):  # it ended by itself meanwhile, or the next try has begun
+            return False
+        if taken_at is None or seen.written_at is None or seen.written_at >= taken_at:
             return True
     return not run.work_pool and not has_runner
 
 
-def _is_older(path: Path, moment: datetime | None) -> bool:
-    written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    return moment is not None and written_at < moment
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A file of a process as it was found; None where there is none."""
+
+    record: ProcessRecord | None
+    written_at: datetime | None
+
+
+def _look(path: Path) -> _Seen:
+    try:
+        written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return _Seen(None, None)
+    return _Seen(read_record(path), written_at)
+
+
+def _drop(path: Path, seen: _Seen) -> bool:
+    """Remove a record; False when it is gone or another has taken its place."""
+    is_there = seen.written_at is not None and _look(path) == seen
+    if is_there:
+        path.unlink(missing_ok=True)
+    return is_there
 
 
 def _close(client: ApiClient, run: FlowRun) -> str:

@@ -8,6 +8,7 @@ import fcntl
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from flows.processes import read_record
 from flows.project import Project
@@ -35,6 +36,26 @@ def has_died(project: Project) -> bool:
     return record is not None and not record.is_alive()
 
 
+class _Pause:
+    """How long something that fails is left alone: longer and longer."""
+
+    def __init__(self) -> None:
+        self._seconds, self._ends_at = CHECK_SECONDS, 0.0
+
+    def is_over(self) -> bool:
+        """Whether it is worth trying again."""
+        return time.monotonic() >= self._ends_at
+
+    def begin(self) -> None:
+        """It has just failed."""
+        self._seconds = min(2 * self._seconds, LONGEST_PAUSE_SECONDS)
+        self._ends_at = time.monotonic() + self._seconds
+
+    def reset(self) -> None:
+        """It has succeeded, or there is nothing to do."""
+        self._seconds, self._ends_at = CHECK_SECONDS, 0.0
+
+
 class ServerKeeper:
     """Knows what is left to do for the server.
 
@@ -45,33 +66,47 @@ class ServerKeeper:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._is_telling_due = False
+        self._starting, self._telling = _Pause(), _Pause()
 
     def watch(self) -> None:
-        """Check again and again, less often while that is of no use."""
-        pause = CHECK_SECONDS
+        """Check again and again, whatever happens: nobody else does."""
         while True:
-            time.sleep(pause)
-            done = self.check()
-            pause = CHECK_SECONDS if done else min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-    def check(self) -> bool:
-        """Start a server that died, then tell it what it missed.
-
-        Returns:
-            False when something of that is left to do, or somebody else is at it.
-        """
-        if not self._is_telling_due and not has_died(self._project):
-            return True
-        with (self._project.state / "up.lock").open("w", encoding="ascii") as stream:
+            time.sleep(CHECK_SECONDS)
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            if has_died(self._project) and not self._start():
-                return False
-            return not self._is_telling_due or self._tell()
+                self.check()
+            except Exception:
+                logger.exception("the Prefect server could not be looked after, tried again")
+
+    def check(self) -> None:
+        """Start a server that died; the next time, tell it what it missed."""
+        if has_died(self._project):
+            if self._starting.is_over():
+                self._in_turn(self._start, self._starting)
+            return
+        self._starting.reset()
+        if self._is_telling_due and self._telling.is_over():
+            self._in_turn(self._tell, self._telling)
+
+    def _in_turn(self, work: Callable[[], bool], pause: _Pause) -> None:
+        """Do what is due unless somebody else is at it; what fails is left alone for a while."""
+        try:
+            with (self._project.state / "up.lock").open("w", encoding="ascii") as stream:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return
+                is_done = work()
+        except Exception:
+            pause.begin()
+            raise
+        if is_done:
+            pause.reset()
+        else:
+            pause.begin()
 
     def _start(self) -> bool:
+        if not has_died(self._project):  # somebody was quicker
+            return True
         logger.warning("the Prefect server died: starting it again")
         try:
             start_server(self._project, at_old_port=True)  # the runner knows no other address
@@ -79,13 +114,14 @@ class ServerKeeper:
             logger.error("the Prefect server could not be started again: %s", error)
             return False
         self._is_telling_due = True
+        self._telling.reset()
         return True
 
     def _tell(self) -> bool:
         server = find_server(self._project)
         if server is not None:  # else somebody stopped it; the next `grpo up` tells
-            client = client_of(self._project, server).patient(ANSWER_SECONDS)
             try:
+                client = client_of(self._project, server).patient(ANSWER_SECONDS)
                 for line in reconcile(self._project, client, has_runner=True):
                     logger.warning("%s", line)
             except (GrpoError, OSError) as error:

@@ -145,6 +145,11 @@ CALLS: dict[str, Callable[[ApiClient], Any]] = {
     "latest": lambda client: client.latest_flow_runs("grpo"),
     "home": ApiClient.home,
     "set": lambda client: client.mark_crashed("7", "gone"),
+    "find": lambda client: client.find_flow_run("7"),
+    "taken": lambda client: client.taken_at("7"),
+    "deployment": lambda client: client.deployment("grpo/full"),
+    "deployments": lambda client: client.deployments("grpo"),
+    "automations": ApiClient.automations,
 }
 
 
@@ -158,14 +163,39 @@ def test_what_is_no_answer_is_an_absent_server(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, True, None, "text", [1], {"id": "7"}], ids=repr)
-@pytest.mark.parametrize("call", ["read", "home"])
+@pytest.mark.parametrize("call", ["read", "home", "find"])
 def test_an_answer_of_another_program_is_an_absent_server(call: str, answer: Any) -> None:
     with _server((200, answer)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
         CALLS[call](client)
 
 
-@pytest.mark.parametrize("answer", [True, None, "text", [1], {"id": "7"}], ids=repr)
-@pytest.mark.parametrize("call", ["list", "latest"])
+@pytest.mark.parametrize("answer", [{}, True, None, "text", [1], [{}], {"id": "7"}], ids=repr)
+@pytest.mark.parametrize("call", ["list", "latest", "taken", "deployments", "automations"])
 def test_a_list_of_another_program_is_an_absent_server(call: str, answer: Any) -> None:
     with _server((200, answer)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
         CALLS[call](client)
+
+
+@pytest.mark.parametrize("answer", [{}, True, None, "text", [1]], ids=repr)
+def test_a_deployment_of_another_program_is_an_absent_server(answer: Any) -> None:
+    with _server((200, answer)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
+        client.deployment("grpo/full")
+
+
+@pytest.mark.parametrize("timestamp", [None, 7, "yesterday", "2026-01-01T00:00:00"], ids=repr)
+def test_a_moment_that_is_none_is_of_another_program(timestamp: Any) -> None:
+    states = [{"type": "PENDING", "timestamp": timestamp}]
+    with _server((200, states)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
+        client.taken_at("7")
+
+
+def test_only_an_answer_says_that_there_is_no_such_run() -> None:
+    with _server((404, {"detail": "Flow run not found"})) as (client, _):
+        assert client.find_flow_run("7") is None
+    with (
+        _server((500, {"detail": "Internal Server Error"})) as (client, _),
+        pytest.raises(ServiceError, match="answers 500"),
+    ):
+        client.find_flow_run("7")
+    with _server((200, RUN)) as (client, _):
+        assert client.find_flow_run("7") == client.read_flow_run("7")

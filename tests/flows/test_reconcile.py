@@ -43,11 +43,8 @@ class FakeServer(ApiClient):
     def mark_ended(self, run: FlowRun, state_type: str, state_name: str, message: str) -> None:
         self.changes[run.id] = f"{state_type} {state_name}: {message}"
 
-    def read_flow_run(self, flow_run_id: str) -> FlowRun:
-        for run in self.ended:
-            if run.id == flow_run_id:
-                return run
-        raise ServiceError("the server answers 404")
+    def find_flow_run(self, flow_run_id: str) -> FlowRun | None:
+        return next((run for run in self.ended if run.id == flow_run_id), None)
 
     def mark_running(self, flow_run_id: str, message: str) -> None:
         self.changes[flow_run_id] = "running"
@@ -125,6 +122,57 @@ def test_the_process_of_an_earlier_try_says_nothing_of_a_run_that_is_tried_again
     server.taken["retried"] = datetime.fromtimestamp(path.stat().st_mtime, UTC) + HOUR
     reconcile(project, server, has_runner=has_runner)
     assert server.changes == ({} if has_runner else {"retried": "crashed"})
+
+
+@pytest.mark.parametrize("is_tried_again", [True, False])
+@pytest.mark.parametrize("has_runner", [True, False])
+def test_a_record_that_changes_while_the_server_is_asked_says_nothing(
+    tmp_path: Path, is_tried_again: bool, has_runner: bool
+) -> None:
+    project = Project(tmp_path)
+    path = _record(project, "quick", "another boot:1")
+
+    class SlowServer(FakeServer):
+        def taken_at(self, flow_run_id: str) -> datetime | None:
+            path.unlink()
+            if is_tried_again:
+                _record(project, "quick", birth_of(os.getpid()) or "")
+            return super().taken_at(flow_run_id)
+
+    server = SlowServer(_run("quick", "RUNNING"))
+    reconcile(project, server, has_runner=has_runner)
+    assert server.changes == {}
+    assert path.exists() == is_tried_again
+
+
+def test_a_record_of_the_next_try_outlives_that_of_the_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path)
+    path = _record(project, "retried", "another boot:1")
+    is_alive = ProcessRecord.is_alive
+
+    def written_meanwhile(record: ProcessRecord) -> bool:
+        if record.birth == "another boot:1":
+            _record(project, "retried", birth_of(os.getpid()) or "")
+        return is_alive(record)
+
+    monkeypatch.setattr(ProcessRecord, "is_alive", written_meanwhile)
+    reconcile(project, FakeServer(_run("retried", "SCHEDULED")), has_runner=True)
+    assert path.exists()
+
+
+def test_what_the_server_does_not_say_of_a_process_is_asked_again(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    path = _record(project, "slept", birth_of(os.getpid()) or "")
+
+    class BusyServer(FakeServer):
+        def find_flow_run(self, flow_run_id: str) -> FlowRun | None:
+            raise ServiceError("the server answers 503")
+
+    with pytest.raises(ServiceError, match="503"):
+        reconcile(project, BusyServer(), has_runner=True)
+    assert path.exists()
 
 
 def _attempt(lake: Path, run: str, state: str, error: str = "") -> None:
