@@ -235,12 +235,17 @@ class Follower:
         if self._interrupts > 1:
             return
         try:
+            self._ask_to_stop()
+        except KeyboardInterrupt:  # while the server or the run was asked
+            self._interrupts += 1
+
+    def _ask_to_stop(self) -> None:
+        try:
             self.client.cancel(self.flow_run.id)
-            self.view.say(f"asked the run to stop; {LEAVE}")
         except ServiceError:
             self._stop_by_lake()
-        except KeyboardInterrupt:  # while the server was asked
-            self._interrupts += 1
+        else:
+            self.view.say(f"asked the run to stop; {LEAVE}")
 
     def _stop_by_lake(self) -> None:
         """Without the server the run can only be asked as `grpo stop` does."""
@@ -250,11 +255,29 @@ class Follower:
                 f"the Prefect server does not answer and nobody works on the run; {LEAVE}"
             )
             return
-        request_stop(directory, f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}")
+        try:
+            ask_worker(directory)
+        except OSError as error:
+            self.view.say(
+                "the Prefect server does not answer and the run can not be asked to stop: "
+                f"{error}; {LEAVE}"
+            )
+            return
         self.view.say(
             "the Prefect server does not answer, so the run goes on to the end of the unit in work "
             f"and stops there; {LEAVE}"
         )
+
+
+def ask_worker(directory: Path) -> None:
+    """Ask whoever holds the lock of the run in `lake/runs/<run>` to stop after the unit in work.
+
+    Raises:
+        OSError: The request can not be written.
+    """
+    time.sleep(READ_SECONDS)  # who has just taken it first drops requests meant for an earlier one
+    who = os.environ.get("USER") or os.getuid()  # a container may know no names
+    request_stop(directory, f"{who}@{socket.gethostname()}")
 
 
 def run_lock(directory: Path) -> Path:

@@ -42,7 +42,7 @@ def forward_progress(directory: Path, stage: StageName) -> Iterator[None]:
     try:
         yield
     finally:
-        forwarder.stopped.set()
+        forwarder.stop()
         thread.join(timeout=2 * INTERVAL_SECONDS)
 
 
@@ -52,7 +52,8 @@ class _Forwarder:
     def __init__(self, directory: Path, stage: StageName, logger: Logger) -> None:
         self.stopped = threading.Event()
         self._path = directory / "progress.jsonl"
-        self._offset = self._path.stat().st_size if self._path.exists() else 0
+        self._offset = self._size()
+        self._end: int | None = None
         self._stage = stage
         self._logger = logger
         self._artifacts: dict[str, UUID] = {}
@@ -64,8 +65,16 @@ class _Forwarder:
             self._forward()
         self._forward(is_end=True)
 
+    def stop(self) -> None:
+        """Leave what is written from here on to the forwarder of the next stage."""
+        self._end = self._size()
+        self.stopped.set()
+
+    def _size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
     def _forward(self, *, is_end: bool = False) -> None:
-        events, self._offset = read_events(self._path, self._offset)
+        events, self._offset = read_events(self._path, self._offset, self._end)
         latest: dict[str, dict[str, Any]] = {}
         for event in events:
             if event["event"] == "progress":

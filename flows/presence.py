@@ -97,11 +97,13 @@ def telling() -> Iterator[None]:
         ServiceError: The server does not answer, refuses, or is another program.
     """
     presence = _presence()
+    answers: list[httpx.Response] = []
     try:
-        with nullcontext() if presence is None else _client(*presence.limits):
+        with nullcontext() if presence is None else _client(*presence.limits, answers.append):
             yield
     except (httpx.HTTPError, PrefectException, ValueError) as error:
-        if presence is not None and not _is_refusal(error):
+        is_ours = isinstance(error, ValueError) and not answers  # it was never sent
+        if presence is not None and not is_ours and not _is_refusal(error):
             presence.give_up()
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise ServiceError(f"the Prefect server did not take it: {reason}") from error
@@ -123,11 +125,14 @@ def _knock() -> bool:
 
 
 @contextmanager
-def _client(seconds: float, retries: int) -> Iterator[Any]:
+def _client(
+    seconds: float, retries: int, on_answer: Callable[[httpx.Response], None] | None = None
+) -> Iterator[Any]:
     """A client of Prefect's that all of its functions use inside."""
+    hooks = {"response": [] if on_answer is None else [on_answer]}
     settings: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: retries}
     settings[PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED] = False
-    client = get_client(sync_client=True, httpx_settings={"timeout": seconds})
+    client = get_client(sync_client=True, httpx_settings={"timeout": seconds, "event_hooks": hooks})
     with temporary_settings(settings), SyncClientContext.model_construct(client=client):
         yield client
 

@@ -1,7 +1,5 @@
 """`grpo stop`: ends a run after the unit in work, wherever it is executed."""
 
-import os
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -9,14 +7,13 @@ from typing import Any
 from flows.api import ApiClient, FlowRun
 from flows.console import say
 from flows.deployment_names import FLOW_NAME
-from flows.following import READ_SECONDS, WORKS_ON, is_held, run_lock, worker_of
+from flows.following import READ_SECONDS, WORKS_ON, ask_worker, is_held, run_lock, worker_of
 from flows.project import Project
 from flows.request import is_of_run
 from flows.server import client_of, find_server
 from flows.watching import watch
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.stages.records import RunRecords
-from grpo_core.stages.stopping import request_stop
 
 STOPPED = frozenset({"Stopped", "Completed"})
 BEGIN_SECONDS = 60.0
@@ -61,12 +58,11 @@ def stop(project: Project, directory: Path, *, now: bool) -> int:
     if now:
         _cancel(client, directory, flow_runs)
     else:
-        who = os.environ.get("USER") or os.getuid()  # a container may know no names
-        request_stop(directory, f"{who}@{socket.gethostname()}")
+        ask_worker(directory)
         say("asked the run to stop after the unit in work; Ctrl-C only stops watching")
     _wait_for_progress(directory)
     code = watch(directory, client)
-    return 0 if code == 0 or _has_stopped(client, directory, flow_runs) else 1
+    return 0 if code == 0 or _has_stopped(client, directory, flow_runs, now=now) else 1
 
 
 def _ask(project: Project, *, now: bool) -> tuple[ApiClient | None, list[FlowRun]]:
@@ -78,8 +74,12 @@ def _ask(project: Project, *, now: bool) -> tuple[ApiClient | None, list[FlowRun
     except ServiceError as error:
         if now:
             raise
-        say(f"going on without the server: {error.message}")
+        _go_on_without(error)
         return None, []
+
+
+def _go_on_without(error: ServiceError) -> None:
+    say(f"going on without the server: {error.message}")
 
 
 def _cancel_waiting(client: ApiClient | None, run: FlowRun) -> None:
@@ -98,12 +98,17 @@ def _begins(client: ApiClient | None, taken: list[FlowRun], directory: Path) -> 
         return False
     say("the run is being picked up; waiting until it can be asked")
     deadline = time.monotonic() + BEGIN_SECONDS
+    is_said = False
     while time.monotonic() < deadline:
         if is_held(run_lock(directory)):
-            time.sleep(READ_SECONDS)  # it first drops requests meant for an earlier attempt
             return True
-        if all(client.read_flow_run(run.id).is_final for run in taken):
-            return False
+        try:
+            if all(client.read_flow_run(run.id).is_final for run in taken):
+                return False
+        except ServiceError as error:  # the lock tells when one begins
+            if not is_said:
+                _go_on_without(error)
+            is_said = True
         time.sleep(READ_SECONDS)
     return False
 
@@ -133,12 +138,20 @@ def _cancel(client: ApiClient | None, directory: Path, flow_runs: list[str]) -> 
     say("asked Prefect to cancel the run")
 
 
-def _has_stopped(client: ApiClient | None, directory: Path, flow_runs: list[str]) -> bool:
+def _has_stopped(
+    client: ApiClient | None, directory: Path, flow_runs: list[str], *, now: bool
+) -> bool:
     """Whether the attempt ended as it was asked to; it may have ended before it left a record."""
     attempt = _latest_attempt(directory)
     if client is None or not flow_runs or attempt.get("request", {}).get("flow_run") in flow_runs:
         return attempt.get("state") in STOPPED
-    states = {client.read_flow_run(flow_run).state_type for flow_run in flow_runs}
+    try:
+        states = {client.read_flow_run(flow_run).state_type for flow_run in flow_runs}
+    except ServiceError as error:
+        if now:
+            raise
+        _go_on_without(error)
+        return attempt.get("state") in STOPPED
     return states <= {"CANCELLING", "CANCELLED", "COMPLETED"}
 
 

@@ -27,7 +27,7 @@ from grpo_core.store.lake import Lake
 from grpo_core.store.locks import NAME_IN_USE, hold_or_refuse
 from grpo_core.store.progress import ProgressLog
 from grpo_core.store.run_mending import mend_attempts
-from grpo_core.store.run_records import read_attempt
+from grpo_core.store.run_records import attempt_file, read_attempt
 from grpo_core.types import StageName
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class RunSession:
         """The attempt in progress below a run's directory."""
         config = stored_config(directory)
         attempt = int(RunRecords(directory).latest["attempt"])
-        record = read_attempt(directory / "attempts" / f"{attempt:04d}.json")
+        record = read_attempt(attempt_file(directory, attempt))
         return cls(directory, config, record["request"], attempt)
 
     @property

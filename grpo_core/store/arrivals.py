@@ -7,29 +7,42 @@ model; none of them asks again.
 
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from grpo_core.errors import ArtifactError
+from grpo_core.errors import ArtifactError, FileUnreadableError
 from grpo_core.rewards.verifier_names import CODE, MATH
 from grpo_core.store.files import read_json
 from grpo_core.store.manifests import CONTENT_CHARACTERS
 from grpo_core.store.reading import reading
-from grpo_core.store.run_records import CONFIG, check_settings
+from grpo_core.store.run_records import (
+    CONFIG,
+    MAX_MISSING,
+    RUN,
+    attempt_files,
+    check_run,
+    check_settings,
+    read_attempt,
+)
 
-_RECORDS = ("run.json", CONFIG, "progress.jsonl", "attempts/*.json", "logs/*.log")
+T = TypeVar("T")
+_RECORDS = (RUN, CONFIG, "progress.jsonl", "logs/*.log")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def record_files(directory: Path) -> list[Path]:
-    """The records of a run, sorted; whatever else lies in its directory is none."""
+    """The records of a run, sorted; whatever else lies in its directory is none.
+
+    Raises:
+        FileUnreadableError: The system does not let the directory of attempts be listed.
+    """
+    found = [path for pattern in _RECORDS for path in directory.glob(pattern)]
     return sorted(
         path
-        for pattern in _RECORDS
-        for path in directory.glob(pattern)
+        for path in [*found, *attempt_files(directory)]
         if path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
     )
 
@@ -91,32 +104,57 @@ def _section(config: Any, name: str) -> dict[str, Any]:
 
 
 def check_records(directory: Path, generations: Collection[tuple[str, str, str]]) -> None:
-    """Refuse records that name what did not come with them.
+    """Refuse records that the lake could not read, or that name what did not come with them.
 
     Args:
         directory: Of the run, in the unpacked archive.
         generations: (stage, key, name) of what came.
 
     Raises:
-        ArtifactError: A record is none or torn, an artefact that the run uses is missing, or an
-            attempt names a place that no artefact can have.
+        ArtifactError: A record is none, torn or missing, an artefact that the run uses is missing,
+            or an attempt names a place that no artefact can have.
     """
-    check_settings(directory)
-    for path in [directory / "run.json", *sorted(directory.glob("attempts/*.json"))]:
-        is_pinned = path.name == "run.json"
-        try:
-            nodes = read_json(path)["nodes"]
-            places = [
-                (node["stage"], node["key"], node["content"])
-                for node in (nodes.values() if is_pinned else nodes)
-            ]
-            is_named = all(_NAME.fullmatch(part) for place in places for part in place)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{path.name} is missing or no record of a run: {error}") from error
-        for stage, key, content in places:
-            name = content[:CONTENT_CHARACTERS]
-            if not is_named or (is_pinned and (stage, key, name) not in generations):
-                raise ArtifactError(
-                    f"{path.name} names {stage}/{key}/{name}, which is not in the archive",
-                    hint="make the archive with grpo lake export",
-                )
+    _of_archive(check_settings, directory, directory)
+    paths = _of_archive(attempt_files, directory, directory)
+    run = _of_archive(check_run, directory, directory)
+    if not 0 <= run["attempt"] <= len(paths) + MAX_MISSING:
+        raise _refusal(f"{_name(directory / RUN, directory)} names an attempt that did not come")
+    _check_places(directory / RUN, directory, run["nodes"].values(), generations)
+    for path in paths:
+        attempt = _of_archive(read_attempt, path, directory)
+        if attempt["attempt"] != int(path.stem):
+            raise _refusal(f"{_name(path, directory)} says that it is {attempt['attempt']}")
+        _check_places(path, directory, attempt["nodes"], None)
+
+
+def _check_places(
+    path: Path,
+    directory: Path,
+    nodes: Iterable[Mapping[str, Any]],
+    generations: Collection[tuple[str, str, str]] | None,
+) -> None:
+    """Refuse nodes whose place is none, or is not among the generations where they are given."""
+    for node in nodes:
+        parts = node["stage"], node["key"], node["content"]
+        place = (*parts[:2], parts[2][:CONTENT_CHARACTERS])
+        is_named = all(_NAME.fullmatch(part) for part in parts)
+        if not is_named or (generations is not None and place not in generations):
+            named = f"{_name(path, directory)} names {'/'.join(place)}"
+            raise _refusal(f"{named}, which is not in the archive")
+
+
+def _of_archive(read: Callable[[Path], T], path: Path, directory: Path) -> T:
+    """What a reader of records says of an unpacked one; its errors name it as the archive does."""
+    try:
+        return read(path)
+    except (ArtifactError, FileUnreadableError) as error:
+        scratch = f"{directory.parents[1]}/"
+        raise _refusal(f"no record of a run: {error.message.replace(scratch, '')}") from error
+
+
+def _name(path: Path, directory: Path) -> str:
+    return path.relative_to(directory.parents[1]).as_posix()
+
+
+def _refusal(message: str) -> ArtifactError:
+    return ArtifactError(message, hint="make the archive with grpo lake export")

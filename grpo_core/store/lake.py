@@ -1,6 +1,8 @@
 """The lake: where everything lies below one root directory that can be moved as a whole."""
 
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -154,7 +156,7 @@ class Lake:
         """
         paths = (path for path in entries_in(self.root / "runs") if is_run_name(path.name))
         linked = (path for path in paths if linked_directory(self.root, path) is not None)
-        return [path.name for path in linked if not path.is_file()]
+        return [path.name for path in linked if not stat.S_ISREG(os.lstat(path).st_mode)]
 
     def generations(self) -> Iterator[Path]:
         """Directory of every generation of every artefact; what is called otherwise is none.

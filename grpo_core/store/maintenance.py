@@ -27,7 +27,9 @@ from grpo_core.store.run_records import check_records
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 """Names that a killed writer leaves behind."""
-_KEYS = "artifacts/*/*"
+_OF_A_RUN = re.compile(r"\.(run|config|stop|[0-9]{4,6})\.json\.[0-9a-f]{8}")
+"""Those in a run's directory, where people keep files of their own."""
+_KEYS, _IN_RUNS = "artifacts/*/*", ("runs/*", "runs/*/attempts")
 _SCORED_AGAIN = "grpo lake restore --run {} scores missing reference rows"
 
 
@@ -320,13 +322,13 @@ def _refuse_linked_runs(lake: Lake) -> None:
 
 
 def _temporaries(lake: Lake) -> list[Path]:
-    places = (_KEYS, "runs/*", "runs/*/attempts", "ref_logprobs/*", ".digests")
+    places = (_KEYS, *_IN_RUNS, "ref_logprobs/*", ".digests")
     files = sorted(
         path
         for place in places
         for path in lake.root.glob(f"{place}/.*")
         if path.is_file()
-        and _TEMPORARY.fullmatch(path.name)
+        and (_OF_A_RUN if place in _IN_RUNS else _TEMPORARY).fullmatch(path.name)
         and (place != _KEYS or is_key(path.parent))
     )
     return [*files, *sorted(lake.root.glob(f".{lake.database.name}.*"))]

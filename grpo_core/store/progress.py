@@ -79,8 +79,10 @@ class ProgressLog:
         )
 
 
-def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Read the whole lines after byte `offset`; returns the events and the new offset.
+def read_events(
+    path: Path, offset: int = 0, end: int | None = None
+) -> tuple[list[dict[str, Any]], int]:
+    """Read the whole lines from byte `offset`, up to `end`; returns the events and the new offset.
 
     A line that a full disk or a crash has torn is left out: it tells nothing, and what stands
     behind it must be read.
@@ -89,7 +91,7 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]
         return [], offset
     with path.open("rb") as stream:
         stream.seek(offset)
-        data = stream.read()
+        data = stream.read(-1 if end is None else max(end - offset, 0))
     complete = data.rfind(b"\n") + 1
     parsed = (_event(line) for line in data[:complete].split(b"\n"))
     return [event for event in parsed if event is not None], offset + complete

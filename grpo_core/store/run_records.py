@@ -36,6 +36,8 @@ NODE_FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 """What every node says, and of which type."""
 _ATTEMPT = re.compile(r"[0-9]{4,6}\.json")
+MAX_MISSING = 1000
+"""How many attempts in a row may be missing; a number farther on was given by somebody else."""
 _RENEWED = "run it again: it is made again from the attempts"
 _RENEWED_CONFIG = "run it again to renew the file"
 _LOST_RUN = "put it back from a copy, or remove the run's directory"
@@ -52,18 +54,20 @@ def is_run(directory: Path) -> bool:
 def attempt_files(directory: Path) -> list[Path]:
     """Records of a run's attempts, in order, also those missing between the first and the last.
 
-    Attempts are numbered from 1 on: where `0002.json` is there, `0001.json` was.
+    Attempts are numbered from 1 on: where `0002.json` is there, `0001.json` was. What is numbered
+    as if more than `MAX_MISSING` were gone is no record of a run.
 
     Raises:
         FileUnreadableError: The system does not let their directory be listed.
     """
-    there = {
-        int(path.stem): path
-        for path in entries_in(directory / ATTEMPTS)
-        if _ATTEMPT.fullmatch(path.name)
-    }
-    numbers = range(1, max(there, default=0) + 1)
-    return [there.get(number, attempt_file(directory, number)) for number in numbers]
+    names = {path.name for path in entries_in(directory / ATTEMPTS)}
+    numbers = {int(name.removesuffix(".json")) for name in names if _ATTEMPT.fullmatch(name)}
+    last = 0
+    for number in sorted(n for n in numbers if attempt_file(directory, n).name in names):
+        if number - last > MAX_MISSING + 1:
+            break
+        last = number
+    return [attempt_file(directory, number) for number in range(1, last + 1)]
 
 
 def attempt_file(directory: Path, number: int) -> Path:

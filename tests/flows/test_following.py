@@ -74,7 +74,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.following, "SILENT_SERVER_SECONDS", 0.1)
 
 
-def _follower(tmp_path: Path, server: FakeServer, *, has_runner: bool) -> Follower:
+def make_follower(tmp_path: Path, server: FakeServer, *, has_runner: bool) -> Follower:
     project = Project(tmp_path)
     project.prepare()
     if has_runner:
@@ -89,7 +89,7 @@ def _follower(tmp_path: Path, server: FakeServer, *, has_runner: bool) -> Follow
     return Follower(project, server, CREATED, run / "progress.jsonl", 0, RunProgress("7"), view)
 
 
-def _start(follower: Follower) -> ProgressLog:
+def start(follower: Follower) -> ProgressLog:
     log = ProgressLog(follower.path)
     log.emit("run_started", run="demo", attempt=1, flow_run="7", stages=["ingest"])
     return log
@@ -97,8 +97,10 @@ def _start(follower: Follower) -> ProgressLog:
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_completes(tmp_path: Path) -> None:
-    follower = _follower(tmp_path, FakeServer("PENDING", "RUNNING", "COMPLETED"), has_runner=True)
-    _start(follower)
+    follower = make_follower(
+        tmp_path, FakeServer("PENDING", "RUNNING", "COMPLETED"), has_runner=True
+    )
+    start(follower)
     assert follower.follow().state_type == "COMPLETED"
     assert follower.progress.has_started
 
@@ -109,7 +111,7 @@ def test_a_run_that_nobody_takes_is_cancelled_and_reported(
     tmp_path: Path, has_runner: bool
 ) -> None:
     server = FakeServer("SCHEDULED")
-    follower = _follower(tmp_path, server, has_runner=has_runner)
+    follower = make_follower(tmp_path, server, has_runner=has_runner)
     with pytest.raises(ServiceError, match=r"the runner (did not take it|is not alive)"):
         follower.follow()
     assert server.calls == ["cancel"]
@@ -119,7 +121,7 @@ def test_a_run_that_nobody_takes_is_cancelled_and_reported(
 def test_a_run_that_is_not_among_the_first_four_waits_and_says_so(tmp_path: Path) -> None:
     server = FakeServer(*["SCHEDULED"] * 10, "RUNNING", "COMPLETED")
     server.active = [replace(CREATED, state_type="RUNNING")] * RUNS_AT_A_TIME + [CREATED]
-    follower = _follower(tmp_path, server, has_runner=True)
+    follower = make_follower(tmp_path, server, has_runner=True)
     said: list[str] = []
     follower.view.say = said.append  # type: ignore[method-assign]
     assert follower.follow().state_type == "COMPLETED"
@@ -131,7 +133,7 @@ def test_a_run_that_is_not_among_the_first_four_waits_and_says_so(tmp_path: Path
 def test_a_run_on_a_pool_without_workers_says_what_to_type(tmp_path: Path) -> None:
     server = FakeServer("SCHEDULED")
     server.pool = "grpo"
-    follower = _follower(tmp_path, server, has_runner=True)
+    follower = make_follower(tmp_path, server, has_runner=True)
     with pytest.raises(ServiceError, match="a worker of pool 'grpo' is not alive") as failure:
         follower.follow()
     assert failure.value.hint == "prefect worker start --pool grpo"
@@ -142,8 +144,8 @@ def test_a_run_on_a_pool_without_workers_says_what_to_type(tmp_path: Path) -> No
 def test_a_run_of_a_worker_is_left_to_its_heartbeats(tmp_path: Path) -> None:
     server = FakeServer(*["RUNNING"] * 5, "COMPLETED")
     server.pool = "grpo"
-    follower = _follower(tmp_path, server, has_runner=False)
-    _start(follower)
+    follower = make_follower(tmp_path, server, has_runner=False)
+    start(follower)
     assert follower.follow().state_type == "COMPLETED"
     assert server.calls == []
 
@@ -151,8 +153,8 @@ def test_a_run_of_a_worker_is_left_to_its_heartbeats(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quick")
 def test_runner_and_flow_gone_make_a_crash(tmp_path: Path) -> None:
     server = FakeServer("RUNNING")
-    follower = _follower(tmp_path, server, has_runner=False)
-    log = _start(follower)
+    follower = make_follower(tmp_path, server, has_runner=False)
+    log = start(follower)
     log.emit("stage_started", stage="ingest", label="prompts")
     ended = follower.follow()
     assert (ended.state_type, server.calls) == ("CRASHED", ["crashed"])
@@ -165,8 +167,8 @@ def test_a_run_that_counts_as_crashed_is_believed_to_work_while_it_holds_its_loc
     tmp_path: Path, holder: str, calls: list[str]
 ) -> None:
     server = FakeServer("RUNNING", "CRASHED", "COMPLETED")
-    follower = _follower(tmp_path, server, has_runner=True)
-    _start(follower)
+    follower = make_follower(tmp_path, server, has_runner=True)
+    start(follower)
     with hold(run_lock(follower.path.parent), f"run 'demo', flow run {holder} on here"):
         ended = follower.follow()
     assert ended.state_type == ("COMPLETED" if calls else "CRASHED")
@@ -186,8 +188,10 @@ def test_who_holds_the_lock_is_known_by_the_text_that_a_session_writes(tmp_path:
 
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_dies_leaves_the_runs_own_record(tmp_path: Path) -> None:
-    follower = _follower(tmp_path, FakeServer("RUNNING", ServiceError("silent")), has_runner=True)
-    log = _start(follower)
+    follower = make_follower(
+        tmp_path, FakeServer("RUNNING", ServiceError("silent")), has_runner=True
+    )
+    log = start(follower)
     log.emit("run_finished", run="demo", attempt=1, state="Failed", error="no prompts\nhint: x")
     ended = follower.follow()
     assert (ended.state_type, ended.message) == ("FAILED", "no prompts\nhint: x")
@@ -196,8 +200,8 @@ def test_a_server_that_dies_leaves_the_runs_own_record(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_dies_with_the_run(tmp_path: Path) -> None:
     server = FakeServer("RUNNING", ServiceError("silent"))
-    follower = _follower(tmp_path, server, has_runner=True)
-    _start(follower)
+    follower = make_follower(tmp_path, server, has_runner=True)
+    start(follower)
     with pytest.raises(ServiceError, match="nobody works on run demo"):
         follower.follow()
 
@@ -209,8 +213,8 @@ def test_the_first_interrupt_cancels_the_second_detaches(tmp_path: Path) -> None
 
     server = FakeServer("RUNNING")
     server.before_answer = interrupt
-    follower = _follower(tmp_path, server, has_runner=True)
-    _start(follower)
+    follower = make_follower(tmp_path, server, has_runner=True)
+    start(follower)
     assert not follower.follow().is_final
     assert server.calls == ["cancel"]
 
@@ -222,11 +226,11 @@ def test_an_interrupt_without_a_server_asks_the_run_itself(
 ) -> None:
     server = FakeServer("RUNNING", ServiceError("silent"))
     server.refuses = ServiceError("silent")
-    follower = _follower(tmp_path, server, has_runner=True)
+    follower = make_follower(tmp_path, server, has_runner=True)
     said: list[str] = []
     follower.view.say = said.append  # type: ignore[method-assign]
     directory = follower.path.parent
-    log = _start(follower)
+    log = start(follower)
 
     def interrupt() -> None:
         server.before_answer = lambda: None
@@ -250,8 +254,8 @@ def test_a_second_interrupt_while_the_server_is_asked_detaches(tmp_path: Path) -
 
     server = FakeServer("RUNNING")
     server.before_answer, server.refuses = interrupt, KeyboardInterrupt()
-    follower = _follower(tmp_path, server, has_runner=True)
-    _start(follower)
+    follower = make_follower(tmp_path, server, has_runner=True)
+    start(follower)
     assert not follower.follow().is_final
 
 
@@ -262,10 +266,10 @@ def test_a_crash_that_the_server_can_not_be_told_ends_by_the_runs_own_record(
 ) -> None:
     server = FakeServer("RUNNING")
     server.refuses = ServiceError("answers 404")
-    follower = _follower(tmp_path, server, has_runner=False)
+    follower = make_follower(tmp_path, server, has_runner=False)
     said: list[str] = []
     follower.view.say = said.append  # type: ignore[method-assign]
-    log = _start(follower)
+    log = start(follower)
     if outcome:
         log.emit("run_finished", run="demo", attempt=1, state=outcome, error="loss nan")
     assert follower.follow().state_type == state
@@ -300,10 +304,10 @@ def test_a_run_whose_end_the_server_can_not_record_ends_by_its_own_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flows.following, "UNRECORDED_SECONDS", 0.1)
-    follower = _follower(tmp_path, FakeServer("RUNNING"), has_runner=True)
+    follower = make_follower(tmp_path, FakeServer("RUNNING"), has_runner=True)
     said: list[str] = []
     follower.view.say = said.append  # type: ignore[method-assign]
-    log = _start(follower)
+    log = start(follower)
     log.emit("run_finished", run="demo", attempt=1, state="Failed", error="loss nan")
     ended = follower.follow()
     assert (ended.state_type, ended.message) == ("FAILED", "loss nan")
@@ -315,7 +319,7 @@ def test_a_run_whose_end_the_server_can_not_record_ends_by_its_own_record(
 def test_a_run_that_completed_and_could_not_say_so_has_completed(
     tmp_path: Path, state: str
 ) -> None:
-    follower = _follower(tmp_path, FakeServer("RUNNING", state), has_runner=True)
-    log = _start(follower)
+    follower = make_follower(tmp_path, FakeServer("RUNNING", state), has_runner=True)
+    log = start(follower)
     log.emit("run_finished", run="demo", attempt=1, state="Completed", error="")
     assert follower.follow().state_type == "COMPLETED"

@@ -1,4 +1,5 @@
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -159,3 +160,30 @@ def test_each_kind_and_phase_of_alerts_is_told_by_itself() -> None:
     now[0] = 30.0
     assert [(event["label"], event["kind"]) for event in throttle.due()] == kinds
     assert throttle.due(is_end=True) == []
+
+
+def test_a_stage_that_is_shown_slowly_leaves_the_next_ones_lines_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    def hang() -> bool:
+        entered.set()
+        released.wait()
+        return False
+
+    monkeypatch.setattr(forwarding, "server_is_there", hang)
+    monkeypatch.setattr(forwarding, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(forwarding, "get_run_logger", lambda: logging.getLogger("forwarding"))
+    log = ProgressLog(tmp_path / "progress.jsonl")
+    with caplog.at_level(logging.INFO, logger="forwarding"):
+        with forwarding.forward_progress(tmp_path, StageName.TRAIN):
+            _progress(log, 1)
+            entered.wait()
+            log.emit("note", label="train/1", text="of this stage")
+        log.emit("note", label="audit", text="of the next stage")
+        (late,) = [t for t in threading.enumerate() if t.name == f"forward-{StageName.TRAIN}"]
+        released.set()
+        late.join()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["train/1: 1/8 steps  reward 0.25", "train/1: of this stage"]

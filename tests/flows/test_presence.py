@@ -187,6 +187,14 @@ def test_a_refusal_of_one_thing_hides_no_other(server: Server, code: int) -> Non
     assert presence.server_is_there()
 
 
+@pytest.mark.filterwarnings("ignore:Artifact creation outside")
+def test_what_can_not_be_sent_says_nothing_of_the_server(server: Server) -> None:
+    with pytest.raises(ServiceError, match="did not take it"), telling():
+        create_table_artifact(key="Not A Key", table=[{"easy": 1}])
+    assert server.asked == []
+    assert presence.server_is_there()
+
+
 @pytest.mark.parametrize("greeting", ["hello", None, {}, True])
 def test_another_program_at_the_port_is_no_server(server: Server, greeting: object) -> None:
     assert presence._knock()

@@ -19,7 +19,7 @@ from flows.project import Project
 from grpo_core import paths
 from grpo_core.errors import DataContractError, ServiceError
 from grpo_core.stages.records import RunRecords
-from grpo_core.stages.stopping import asked_to_stop
+from grpo_core.stages.stopping import asked_to_stop, request_stop
 from grpo_core.store.progress import ProgressLog
 
 
@@ -106,7 +106,7 @@ def test_a_server_that_refuses_keeps_nobody_from_asking_the_run(
         if now:
             with pytest.raises(ServiceError, match="answers 500"):
                 stopping.stop(Project(directory), directory, now=True)
-            stopping.request_stop(directory, "the test")
+            request_stop(directory, "the test")
         else:
             assert stopping.stop(Project(directory), directory, now=False) == 0
     assert asked_to_stop(directory)
@@ -178,6 +178,42 @@ def test_a_run_that_is_being_picked_up_is_waited_for_and_asked(
         assert stopping.stop(Project(directory), directory, now=False) == 0
     assert "@" in (asked_to_stop(directory) or "")
     assert server.cancelled == []
+
+
+def test_a_server_that_fails_while_a_run_is_picked_up_keeps_nobody_from_asking_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = FakeServer(FlowRun("7", "demo full", "PENDING", "", {"run": "demo"}))
+    _use(monkeypatch, server)
+    begun, asked = ExitStack(), []
+
+    def fail(flow_run_id: str) -> FlowRun:
+        asked.append(flow_run_id)
+        if len(asked) == 2:
+            begun.enter_context(_worked_on(directory))
+        raise ServiceError("the Prefect server answers 500")
+
+    monkeypatch.setattr(server, "read_flow_run", fail)
+    with begun:
+        assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert asked_to_stop(directory)
+    said = capsys.readouterr().err
+    assert said.count("going on without the server: the Prefect server answers 500") == 1
+
+
+def test_how_a_run_ended_is_told_by_its_record_where_the_server_fails(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = FakeServer(FlowRun("8", "demo full", "RUNNING", "", {"run": "demo"}))
+    _use(monkeypatch, server)
+
+    def fail(flow_run_id: str) -> FlowRun:
+        raise ServiceError("the Prefect server answers 500")
+
+    monkeypatch.setattr(server, "read_flow_run", fail)
+    with _worked_on(directory):
+        assert stopping.stop(Project(directory), directory, now=False) == 0
+    assert "going on without the server: the Prefect server answers 500" in capsys.readouterr().err
 
 
 def test_a_run_that_is_being_picked_up_can_be_cancelled(
@@ -267,4 +303,4 @@ def test_now_needs_the_server_that_knows_the_run(
     with _worked_on(directory):
         with pytest.raises(ServiceError, match="not known to a server"):
             stopping.stop(Project(directory), directory, now=True)
-        stopping.request_stop(directory, "the test")
+        request_stop(directory, "the test")

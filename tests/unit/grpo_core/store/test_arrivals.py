@@ -156,6 +156,45 @@ def name_place(scratch: Path) -> None:
     write_json(scratch / "runs/r/attempts/0001.json", attempt)
 
 
+def with_gap(scratch: Path) -> None:
+    write_json(scratch / "runs/r/attempts/0003.json", {"attempt": 3, "nodes": []})
+
+
+def with_types(scratch: Path) -> None:
+    attempt = read_json(scratch / "runs/r/attempts/0001.json")
+    attempt["nodes"][0]["seconds"] = "1.0"
+    write_json(scratch / "runs/r/attempts/0001.json", attempt)
+
+
+def without_fields(scratch: Path) -> None:
+    record = read_json(scratch / "runs/r/run.json")
+    del record["nodes"]["ref_logp"]["kind"]
+    write_json(scratch / "runs/r/run.json", record)
+
+
+def misnumbered(scratch: Path) -> None:
+    attempt = read_json(scratch / "runs/r/attempts/0001.json")
+    write_json(scratch / "runs/r/attempts/0001.json", attempt | {"attempt": 10**9})
+
+
+def far_ahead(scratch: Path) -> None:
+    record = read_json(scratch / "runs/r/run.json")
+    write_json(scratch / "runs/r/run.json", record | {"attempt": 10**9})
+
+
+def test_what_is_numbered_as_no_attempt_can_be_is_left_out(archive: Path, tmp_path: Path) -> None:
+    def change(scratch: Path) -> None:
+        for name in ("202501.json", "000001.json", "notes.json"):
+            (scratch / "runs/r/attempts" / name).write_text("{}")
+
+    other = Lake(tmp_path / "other")
+    done = import_run(other, repack(archive, tmp_path / "odd.tar", change))
+    assert set(done.left_out) == {
+        f"attempts/{name}" for name in ("202501.json", "000001.json", "notes.json")
+    }
+    check_imported(other)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -164,6 +203,11 @@ def name_place(scratch: Path) -> None:
         (lambda scratch: (scratch / "runs/r/run.json").unlink(), "run.json is missing"),
         (lambda scratch: (scratch / "runs/r/run.json").write_text("[]"), "no record of a run"),
         (lambda scratch: (scratch / "runs/r/run.json").write_text("{"), "no record of a run"),
+        (with_gap, r"of a run: runs/r/attempts/0002\.json is missing"),
+        (with_types, r"runs/r/attempts/0001\.json holds a node without valid seconds"),
+        (without_fields, r"runs/r/run\.json holds a node without valid kind"),
+        (misnumbered, r"runs/r/attempts/0001\.json says that it is 1000000000"),
+        (far_ahead, r"runs/r/run\.json names an attempt that did not come"),
     ],
 )
 def test_records_that_name_what_did_not_come_are_refused(

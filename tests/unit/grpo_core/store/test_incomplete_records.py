@@ -1,6 +1,7 @@
 """Runs of which a part is gone: a node, an attempt, the configuration, the directory."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from grpo_core.stages.restore import restore_records
 from grpo_core.store import Lake
 from grpo_core.store.files import read_json, write_json
 from grpo_core.store.maintenance import find_garbage, verify
+from grpo_core.store.run_records import attempt_files
 
 
 @pytest.fixture
@@ -151,3 +153,39 @@ def test_a_restore_that_fails_after_mending_renews_the_database(lake: Lake) -> N
         grpo(lake, "lake", "restore", "--run", "r")
     assert json.loads(attempt(lake, 1).read_text())["nodes"] == []
     assert lake.database.stat().st_ino != before
+
+
+@pytest.mark.parametrize("name", ["202501.json", "000001.json", "2025.json"])
+def test_a_file_that_is_numbered_as_no_attempt_can_be_is_none(
+    lake: Lake, tmp_path: Path, name: str
+) -> None:
+    directory = lake.run_directory("r")
+    known = attempt_files(directory)
+    (directory / "attempts" / name).write_text("{}")
+    assert attempt_files(directory) == known
+    assert verify(lake).damaged == []
+    (tmp_path / "other/runs/r/attempts").mkdir(parents=True)
+    (tmp_path / "other/runs/r/attempts" / name).write_text("{}")
+    assert attempt_files(tmp_path / "other/runs/r") == []
+    assert not Lake(tmp_path / "other").is_one()
+
+
+def test_a_linked_run_behind_a_closed_directory_is_named_by_queries(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = lake.run_directory("r")
+    link.rename(tmp_path / "outside")
+    link.symlink_to(tmp_path / "outside")
+    stat: Callable[..., os.stat_result] = os.stat
+
+    def refuse(path: Any, **options: Any) -> os.stat_result:
+        """As for somebody else's directory of mode 0700; these tests may run as root."""
+        is_link = not isinstance(path, int) and os.fspath(path) == str(link)
+        if is_link and options.get("follow_symlinks", True):
+            raise PermissionError(13, "Permission denied", str(link))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert lake.linked_runs() == ["r"]
+    (entry,) = lake.catalog().damaged
+    assert entry.path == "runs/r"

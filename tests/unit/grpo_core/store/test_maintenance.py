@@ -131,14 +131,22 @@ def test_gc_removes_a_cache_that_no_run_uses_and_what_killed_writers_left(lake: 
     cache = fill_cache(lake)
     artifact = publish(lake, 1)
     pin(lake, artifact)
-    (lake.root / "runs/r/.run.json.0123abcd").write_text("{")
+    left = [
+        lake.root / "runs/r" / name
+        for name in (".run.json.0123abcd", ".stop.json.0123abcd", "attempts/.0001.json.0123abcd")
+    ]
+    mine = [lake.root / "runs/r" / name for name in (".notes.20251130", "attempts/.a.20251130")]
+    for path in [*left, *mine]:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{")
     views = lake.root / ".lake.duckdb.a1b2c3d4"
     views.mkdir()
     (views / "lake.duckdb").write_text("torn")
     remove_garbage(lake, find_garbage(lake))
     assert not cache.directory.exists()
     assert not views.exists()
-    assert not (lake.root / "runs/r/.run.json.0123abcd").exists()
+    assert not any(path.exists() for path in left)
+    assert all(path.is_file() for path in mine)
     assert artifact.path.exists()
 
 
