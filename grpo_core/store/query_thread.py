@@ -3,7 +3,8 @@
 DuckDB looks for signals in some of its loops only; there it takes the exception that the signal's
 handler raises, and raises an error of its own. So the main thread does not run a query but waits
 for the thread that does: it is interrupted at once, by the very exception of the handler. The block
-is not left before the query has ended, however many signals come.
+is not left before the query has ended, also when another signal comes while it ends. What no Python
+can close is the gap of some bytecodes between two passes of that loop.
 """
 
 import threading

@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 
 import pytest
-from lake_fixture import LakeFixture, make_lake
+from lake_fixture import LakeFixture
 from mutations import MUTATIONS, Mutation
 
 from grpo_core.audits import audit_run
@@ -31,15 +31,12 @@ WITHOUT_MUTATION = {"assert_pass_at_k_consistent"}
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> LakeFixture:
-    lake = make_lake()
-    lake.write(tmp_path_factory.mktemp("sound"))
+def sound(lake: LakeFixture) -> LakeFixture:
     return lake
 
 
 @pytest.fixture(scope="module")
-def sound_results(sound: LakeFixture, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    catalog = sound.write(tmp_path_factory.mktemp("again"), like=sound)
+def sound_results(catalog: Catalog) -> Results:
     return {result.name: result for result in audit_run(catalog, "tiny", PARAMS, deep=True)}
 
 
