@@ -67,7 +67,7 @@ def start_server(project: Project, *, at_old_port: bool = False) -> ProcessRecor
 def _start_at(project: Project, port: int) -> ProcessRecord:
     settings = project.server_settings()
     url = f"http://{settings.client_host}:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command = [sys.executable, "-m", "flows.prefect_server", "server", "start"]
     command += ["--host", settings.host, "--port", str(port), "--analytics-off"]
     process = spawn(project, command, "server", url)
     record = record_process(project, "server", process, url, server_build(project))

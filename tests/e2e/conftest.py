@@ -15,9 +15,10 @@ import pytest
 
 from flows.api import ApiClient, FlowRun
 from flows.following import run_lock
+from flows.local import BUSY_SECONDS
 from flows.processes import ProcessRecord, birth_of, descendants, read_record, wait_gone
 from flows.project import Project
-from flows.server import client_of, find_server
+from flows.server import client_of, find_server, log_tail
 from grpo_core.store.progress import read_events
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +70,9 @@ class Checkout:
         """Server and runner; at the end `grpo down` must leave no process of theirs."""
         try:
             started = self.grpo("up")
-            assert started.returncode == 0, started.stderr
+            assert started.returncode == 0, (
+                f"{started.stderr}\n{log_tail(self.project, 'server', 60)}"
+            )
             yield
         finally:
             records = [read_record(self.project.record(name)) for name in ("server", "runner")]
@@ -87,10 +90,10 @@ class Checkout:
 
     @property
     def client(self) -> ApiClient:
-        """A client of the server that runs now."""
+        """A client of the server that runs now, patient with a busy machine."""
         server = find_server(self.project)
         assert server is not None
-        return client_of(self.project, server)
+        return client_of(self.project, server).patient(BUSY_SECONDS)
 
     def flow_run(self, run: str, lake: Path | None = None) -> FlowRun:
         """The flow run of the latest attempt, as the server has it."""

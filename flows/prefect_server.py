@@ -1,0 +1,39 @@
+"""Prefect's own command line, with its server kept from a standstill: `-m flows.prefect_server`.
+
+On SQLite, a server of Prefect before 3.8.6 (github.com/PrefectHQ/prefect/issues/23055) blocks its
+event loop whenever an automation is saved while it looks through the automations, as it does every
+five seconds, and never answers again. Here the update is left to that loop, as in later releases.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from prefect.cli import app
+from prefect.server.events.models import automations
+from prefect.utilities.asyncutils import run_coro_as_sync
+
+_updates: set[asyncio.Task[None]] = set()
+"""What is under way; the event loop itself keeps no tasks."""
+
+
+def update_automations_in_turn() -> None:
+    """Have this process's server take up saved automations without waiting for it in its loop."""
+    if hasattr(automations, "run_coro_as_sync"):
+        automations.run_coro_as_sync = _soon
+
+
+def _soon(update: Coroutine[Any, Any, None]) -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # nothing else waits for this thread
+        run_coro_as_sync(update)
+        return
+    task = loop.create_task(update)
+    _updates.add(task)
+    task.add_done_callback(_updates.discard)
+
+
+if __name__ == "__main__":
+    update_automations_in_turn()
+    app()
