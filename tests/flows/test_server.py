@@ -87,10 +87,10 @@ sys.exit("address already in use")
 def test_a_port_that_is_taken_while_the_server_starts_costs_only_time(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.prepare()
-    (tmp_path / "prefect").mkdir()
-    (tmp_path / "prefect" / "__init__.py").touch()
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "__init__.py").touch()
     program = QUICKER.replace("HOME", repr(str(project.home)))
-    (tmp_path / "prefect" / "__main__.py").write_text(program, encoding="utf-8")
+    (tmp_path / "flows" / "prefect_server.py").write_text(program, encoding="utf-8")
     server = None
     try:
         server = start_server(project)
