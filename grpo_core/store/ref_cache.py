@@ -34,7 +34,13 @@ from grpo_core.store.ref_index import (
     search,
     write_index,
 )
-from grpo_core.store.ref_lookup import ForeignIndexError, PartRows, Wanted, read_rows
+from grpo_core.store.ref_lookup import (
+    ForeignIndexError,
+    PartRows,
+    Wanted,
+    read_rows,
+    read_together,
+)
 from grpo_core.store.ref_merges import (
     batches_to_merge,
     finish_merge,
@@ -54,13 +60,7 @@ from grpo_core.store.ref_parts import (
     read_whole,
     write_part,
 )
-from grpo_core.store.ref_rows import (
-    Fingerprint,
-    Found,
-    Logprobs,
-    RefRow,
-    check_values,
-)
+from grpo_core.store.ref_rows import Fingerprint, Found, Logprobs, RefRow, check_values
 
 _TRIES = 5
 """How often a reader looks again when a merge removes the parts that it is reading."""
@@ -213,6 +213,10 @@ class RefLogprobCache:
         return left
 
     def _read(self, keys: Sequence[str], rows: Sequence[RefRow] = ()) -> Found:
+        digest = self.fingerprint.digest
+        together = read_together(self.directory, digest, self._load_indices(), keys, rows)
+        if together is not None:
+            return Found(list(together.logprobs), together.scored_by)
         found = Found([None] * len(keys), [""] * len(keys))
         missing = np.arange(len(keys))
         halves = key_halves(keys)
@@ -221,17 +225,14 @@ class RefLogprobCache:
                 break
             positions = search(index, halves[:, missing])
             slots = missing[positions >= 0]
-            is_all = slots.size == len(keys)  # the usual case needs no pass over the rows
             wanted = Wanted(
-                keys=keys if is_all else [keys[n] for n in slots.tolist()],
+                keys=[keys[n] for n in slots.tolist()],
                 positions=positions[positions >= 0],
-                rows=rows if is_all or not rows else [rows[n] for n in slots.tolist()],
+                rows=[rows[n] for n in slots.tolist()] if rows else (),
             )
             part = self._read_part(name, wanted) if slots.size else None
             if part is None:
                 continue
-            if is_all:
-                return Found(list(part.logprobs), part.scored_by)
             filled = zip(slots.tolist(), part.logprobs, part.scored_by, strict=True)
             for slot, values, writer in filled:
                 found.logprobs[slot], found.scored_by[slot] = values, writer

@@ -1,9 +1,11 @@
 """Looking up rows of one part of the reference cache, by row number and key."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grpo_core.errors import ArtifactError
+from grpo_core.store.ref_index import Index, key_halves, search
 from grpo_core.store.ref_parts import GROUPS_AT_ONCE, ROWS_PER_GROUP, SCHEMA, open_part
 from grpo_core.store.ref_rows import Logprobs, RefRow
 
+READERS_PER_CORE = 2
 MOST_READERS = 4
-"""Threads that decode one part: Arrow decodes the row groups of one reader one after another."""
+"""Threads that decode one part: Arrow decodes the row groups of one reader one after another, and
+while one slices its rows, which is Python, another decodes."""
 _READ = ["row_key", "logprobs", "scored_by"]
 _SCORED_BY = SCHEMA.get_field_index("scored_by")
 """Number of that column in a row group, as each column of the schema is one there."""
+_COMPLETION = attrgetter("completion_token_ids")
 
 
 class ForeignIndexError(ArtifactError):
@@ -53,6 +59,41 @@ class PartRows:
 
     logprobs: list[Logprobs]
     scored_by: list[str]
+
+
+def read_together(
+    directory: Path,
+    fingerprint: str,
+    indices: Mapping[str, Index],
+    keys: Sequence[str],
+    rows: Sequence[RefRow] = (),
+) -> PartRows | None:
+    """Rows that lie in one part one after the other, in this order; else None.
+
+    What was written together is mostly read together, and then only the first and the last key are
+    sought: `read_rows` compares all of them with those of the part.
+
+    Args:
+        directory: The cache's.
+        fingerprint: Of the cache.
+        indices: Of its parts, by name.
+        keys: Keys of the rows.
+        rows: The rows themselves, or empty: see `Wanted`.
+
+    Raises:
+        FileUnreadableError: The system does not let a part be read.
+        FileNotFoundError: A part is gone: compaction replaced it.
+    """
+    if not keys:
+        return None
+    ends = key_halves([keys[0], keys[-1]])
+    for name, index in indices.items():
+        first, last = search(index, ends).tolist()
+        if first >= 0 and last - first == len(keys) - 1:
+            wanted = Wanted(keys, np.arange(first, last + 1), rows)
+            with suppress(ArtifactError):  # others lie between them, or the part is damaged
+                return read_rows(directory, name, fingerprint, wanted)
+    return None
 
 
 def read_rows(directory: Path, name: str, fingerprint: str, wanted: Wanted) -> PartRows:
@@ -92,7 +133,8 @@ def read_rows(directory: Path, name: str, fingerprint: str, wanted: Wanted) -> P
                 _fill(rows, slots, taken, writer)
 
     present = np.unique(groups)
-    readers = max(min(pa.cpu_count(), MOST_READERS, -(-present.size // GROUPS_AT_ONCE)), 1)
+    most = min(READERS_PER_CORE * pa.cpu_count(), MOST_READERS)
+    readers = max(min(most, -(-present.size // GROUPS_AT_ONCE)), 1)
     with ThreadPoolExecutor(readers) as pool:
         list(pool.map(read, np.array_split(present, readers)))  # each fills slots of its own
     return rows
@@ -136,7 +178,8 @@ def _check_rows(
     if not rows:
         return
     found = np.diff(taken.column("logprobs").chunk(0).offsets.to_numpy())
-    expected = np.array([len(rows[slot].completion_token_ids) for slot in slots.tolist()])
+    sought = map(rows.__getitem__, slots.tolist())
+    expected = np.fromiter(map(len, map(_COMPLETION, sought)), np.int64, slots.size)
     wrong = np.flatnonzero(found != expected)
     if wrong.size:
         n = int(wrong[0])
