@@ -12,7 +12,7 @@ from typing import Any
 from flows.deployment_names import FLOW_NAME
 from grpo_core.config import RunConfig, load_config
 from grpo_core.errors import ConfigError, GrpoError
-from grpo_core.paths import resolve_path
+from grpo_core.paths import real_path, resolve_path
 from grpo_core.types import StageName
 
 FULL = "full"
@@ -70,7 +70,7 @@ class Request:
         given = {
             "preset": self.preset,
             "run": self.run_name,
-            "config_file": str(self.config_file.resolve()) if self.config_file else "",
+            "config_file": str(real_path(self.config_file)) if self.config_file else "",
             "overrides": list(self.overrides),
             "force": [stage.value for stage in self.force],
             "fork": self.fork,
@@ -169,7 +169,7 @@ def is_of_run(parameters: Mapping[str, Any], directory: Path) -> bool:
     if run_name_of(parameters) != directory.name:
         return False
     lake = lake_of(parameters)
-    return lake is None or lake.resolve() == directory.parents[1].resolve()
+    return lake is None or real_path(lake) == real_path(directory.parents[1])
 
 
 def run_tags(run: str, preset: str) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 from flows.commands.options import LakeOption, open_lake
 from flows.console import out, say, say_left_out
 from flows.sentences import size
+from grpo_core.paths import real_path
 
 if TYPE_CHECKING:
     from grpo_core.store.lake import Lake
@@ -176,7 +177,7 @@ def export_command(
     """Write a run with all that it needs into one file: artefacts, reference rows, records."""
     from grpo_core.store.exchange import export_run
 
-    done = export_run(open_lake(lake), run, target.resolve())
+    done = export_run(open_lake(lake), run, real_path(target))
     _name_left_out(done.left_out)
     out.print(
         f"{target}: run {done.run}, {done.num_artifacts} artefacts, {done.num_cache_rows} "
@@ -199,7 +200,7 @@ def import_command(
     from grpo_core.store.exchange import import_run
 
     opened = open_lake(lake, may_be_new=True)
-    done = import_run(opened, source.resolve(), name=name, allow_code=allow_code)
+    done = import_run(opened, real_path(source), name=name, allow_code=allow_code)
     _refresh_database(opened)
     _name_left_out(done.left_out)
     out.print(

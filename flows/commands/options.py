@@ -12,7 +12,7 @@ import typer
 
 from flows.console import say
 from grpo_core.errors import ConfigError
-from grpo_core.paths import resolve_path
+from grpo_core.paths import real_path, resolve_path
 
 if TYPE_CHECKING:
     from grpo_core.store.lake import Lake
@@ -64,7 +64,7 @@ def open_lake(root: Path | None, *, may_be_new: bool = False) -> "Lake":
     """
     from grpo_core.store.lake import Lake
 
-    lake = Lake(resolve_path("lake") if root is None else root.resolve())
+    lake = Lake(resolve_path("lake") if root is None else real_path(root))
     if not lake.root.exists() and not may_be_new:
         if root is not None:
             raise ConfigError(f"--lake: there is no {lake.root}", hint=_LAKE_HINT)

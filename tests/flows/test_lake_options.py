@@ -236,3 +236,12 @@ def test_a_listing_takes_no_output_and_leaves_the_file_alone(tmp_path: Path) -> 
     assert listed.exit_code == 2
     assert "not for --list" in " ".join(listed.output.replace("│", " ").split())
     assert target.read_text() == "1"
+
+
+def test_links_that_go_in_a_circle_are_no_lake_and_no_archive(tmp_path: Path) -> None:
+    place = tmp_path / "lake"
+    place.symlink_to(place)
+    for words in READERS:
+        assert refused(*words, "--lake", str(place)) == f"--lake: there is no {place}"
+    archive = ("lake", "import", str(place), "--lake", str(tmp_path / "new"))
+    assert refused(*archive) == f"{place} does not exist"
