@@ -57,7 +57,7 @@ class FlowRun:
 class ApiClient(JsonTransport):
     """Talks to one server."""
 
-    def is_healthy(self, timeout: float = 2.0) -> bool:
+    def is_healthy(self, timeout: float = 10.0) -> bool:
         """Whether something answers the health check at this address."""
         try:
             return self._call("GET", "/health", timeout=timeout) is True

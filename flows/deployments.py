@@ -18,6 +18,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.api import ApiClient
 from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
+from flows.local import BUSY_SECONDS
 from flows.patient_runner import bear_with_full_disk, bear_with_server
 from flows.pipeline import ALL_STAGES, grpo
 from flows.project import this_project
@@ -66,7 +67,7 @@ def main() -> None:
     bear_with_server()
     bear_with_full_disk()
     runner = Runner(name="grpo", limit=RUNS_AT_A_TIME, pause_on_shutdown=False)
-    client = api_client()
+    client = api_client().patient(BUSY_SECONDS)
     with kept_schedules(client):
         pools = client.pools(FLOW_NAME)
         for deployment in make_deployments():

@@ -17,7 +17,7 @@ from flows.api import BROKEN, ApiClient, FlowRun
 from flows.conclusion import conclude
 from flows.console import err, say
 from flows.deployment_names import FLOW_NAME, RUNS_AT_A_TIME
-from flows.local import ensure_up, find_runner
+from flows.local import BUSY_SECONDS, ensure_up, find_runner
 from flows.progress import RunProgress
 from flows.project import Project, this_project
 from flows.request import Request, run_tags
@@ -31,7 +31,7 @@ READ_SECONDS = 0.25
 ASK_SECONDS = 1.0
 PICKUP_SECONDS = 90.0
 """A runner that polls takes a run in a few seconds; Prefect's own start of a flow takes 5 more."""
-WORKER_SECONDS = 15.0
+WORKER_SECONDS = 30.0
 """How long a run on a work pool waits for a worker to come online."""
 GONE_SECONDS = 20.0
 """How long neither a runner nor a flow process may be seen before the run counts as crashed."""
@@ -63,7 +63,7 @@ def execute(request: Request, console: Console) -> int:
     offset = path.stat().st_size if path.exists() else 0
     title = f"{request.run_name} {request.target}"
     tags = run_tags(request.run_name, request.preset)
-    flow_run = client.create_flow_run(
+    flow_run = client.patient(BUSY_SECONDS).create_flow_run(
         f"{FLOW_NAME}/{request.target}", request.parameters(), name=title, tags=tags
     )
     say(f"flow run {client.url.removesuffix('/api')}/runs/flow-run/{flow_run.id}")
@@ -171,16 +171,16 @@ class Follower:
         """Refuse to wait for a run that nobody will execute."""
         if self.progress.has_started or self.flow_run.state_type != "SCHEDULED":
             return
-        pool = self.flow_run.work_pool
-        is_alive = self.client.has_worker(pool) if pool else find_runner(self.project) is not None
-        waited = time.monotonic() - self._created_at
-        if is_alive and waited < PICKUP_SECONDS:
-            return
-        if pool and not is_alive and waited < WORKER_SECONDS:
-            return
-        if is_alive and self._is_queued():
-            self._created_at = time.monotonic()
-            self.view.say(f"waiting: {RUNS_AT_A_TIME} runs are in progress, this one is next")
+        pool, waited = self.flow_run.work_pool, time.monotonic() - self._created_at
+        try:
+            is_alive = self.client.has_worker(pool) if pool else self._has_runner()
+            if waited < (PICKUP_SECONDS if is_alive else WORKER_SECONDS if pool else 0.0):
+                return
+            if is_alive and self._is_queued():
+                self._created_at = time.monotonic()
+                self.view.say(f"waiting: {RUNS_AT_A_TIME} runs are in progress, this one is next")
+                return
+        except ServiceError:  # how long the server may be silent is judged where it is asked
             return
         self.client.cancel(self.flow_run.id)
         who = f"a worker of pool {pool!r}" if pool else "the runner"
@@ -211,7 +211,7 @@ class Follower:
             return
         if self.flow_run.work_pool:  # it may be on another machine: its heartbeats tell
             return
-        if find_runner(self.project) is not None or is_held(run_lock(self.path.parent)):
+        if self._has_runner() or is_held(run_lock(self.path.parent)):
             self._worked_at = time.monotonic()
         elif time.monotonic() - self._worked_at > GONE_SECONDS:
             self._end_as_crashed("runner and flow process are gone")
@@ -225,6 +225,9 @@ class Follower:
                 self._take_outcome(self.progress.outcome)
                 return
         self.flow_run = replace(self.flow_run, state_type="CRASHED", message=message)
+
+    def _has_runner(self) -> bool:
+        return find_runner(self.project) is not None
 
     def _is_queued(self) -> bool:
         active = self.client.active_flow_runs(FLOW_NAME)

@@ -231,7 +231,8 @@ def _cancel_runs(project: Project, notify: Notify) -> None:
     server = find_server(project)
     if server is None or find_runner(project) is None:
         return
-    client, deadline = client_of(project, server), time.monotonic() + RUNNER_STOP_SECONDS
+    client = client_of(project, server).patient(RUNNER_STOP_SECONDS)
+    deadline = time.monotonic() + RUNNER_STOP_SECONDS
     try:
         found = client.active_flow_runs(FLOW_NAME)
         taken = [run for run in found if run.state_type != "SCHEDULED" and not run.work_pool]

@@ -10,9 +10,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from prefect.cli import app
+from prefect.logging import get_logger
 from prefect.server.events.models import automations
 from prefect.utilities.asyncutils import run_coro_as_sync
 
+_logger = get_logger(__name__)
 _updates: set[asyncio.Task[None]] = set()
 """What is under way; the event loop itself keeps no tasks."""
 
@@ -31,7 +33,13 @@ def _soon(update: Coroutine[Any, Any, None]) -> None:
         return
     task = loop.create_task(update)
     _updates.add(task)
-    task.add_done_callback(_updates.discard)
+    task.add_done_callback(_end)
+
+
+def _end(task: asyncio.Task[None]) -> None:
+    _updates.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.error("a saved automation was not taken up, which is tried again", exc_info=error)
 
 
 if __name__ == "__main__":

@@ -168,12 +168,17 @@ make_venv() {
     rm -f "$STAMP"
 }
 
+is_installing() { # a process whose id belongs to another program by now installs nothing
+    kill -0 "$1" 2>/dev/null || return 1
+    case "$(ps -o args= -p "$1" 2>/dev/null)" in "" | *bootstrap.sh*) return 0 ;; *) return 1 ;; esac
+}
+
 take_lock() {
     mkdir -p "$(dirname "$LOCK")"
     nameless=0
     until mkdir "$LOCK" 2>/dev/null; do
         owner="$(cat "$LOCK/pid" 2>/dev/null || true)"
-        if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then rm -rf "$LOCK"; continue; fi
+        if [ -n "$owner" ] && ! is_installing "$owner"; then rm -rf "$LOCK"; continue; fi
         # Its owner names itself at once; one that did not was killed before it could.
         if [ -n "$owner" ]; then nameless=0; else nameless=$((nameless + 1)); fi
         if [ "$nameless" -gt 3 ]; then rm -rf "$LOCK"; nameless=0; continue; fi

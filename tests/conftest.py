@@ -1,9 +1,12 @@
-"""Before anything imports prefect: no telemetry, and a home that is nobody's."""
+"""Before anything imports prefect: no telemetry, a home that is nobody's, Ctrl-C as typed."""
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
+# Whoever starts the tests with `&` has it ignored, and so would every process that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 _HOME = tempfile.mkdtemp(prefix="grpo-tests-")
 for name in [name for name in os.environ if name.startswith("PREFECT_")]:
     del os.environ[name]

@@ -1,7 +1,9 @@
 """A clean copy of the project with its own server, runner and lake, as a new user has it."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +26,7 @@ from grpo_core.store.progress import read_events
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("flows", "grpo_core", "sql", "data", "prefect.toml", "prefect.yaml")
 
-LONG = "train.phases.0.max_steps=600"
+LONG = "train.phases.0.max_steps=6000"
 """Enough steps to be interrupted long before the end."""
 
 MINI = (
@@ -80,7 +82,7 @@ class Checkout:
             family += [child for record in list(family) for child in descendants(record.pid)]
             down = self.grpo("down")
         assert down.returncode == 0, down.stderr
-        assert wait_gone(family, 10), "a process outlived `grpo down`"
+        assert wait_gone(family, 60), "a process outlived `grpo down`"
 
     def grpo(self, *words: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
         return self._call(sys.executable, "-m", "flows.cli", *words, timeout=timeout)
@@ -153,9 +155,12 @@ class Checkout:
 
     @contextmanager
     def run_in_training(
-        self, run: str, *overrides: str, lake: Path | None = None
+        self, run: str, *overrides: str, lake: Path | None = None, is_frozen: bool = False
     ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-        """A new attempt after its next optimiser step, and the process that works on it."""
+        """A new attempt after its next optimiser step, and the process that works on it.
+
+        One that is frozen there (SIGSTOP) can not be through before anything is done to it.
+        """
         directory = (lake or self.lake) / "runs" / run
         path = directory / "progress.jsonl"
         offset = path.stat().st_size if path.exists() else 0
@@ -164,9 +169,11 @@ class Checkout:
                 events, offset = read_events(path, offset)
                 if any(e["event"] == "progress" and e["label"] == "train/1" for e in events):
                     lock = json.loads(run_lock(directory).read_text(encoding="utf-8"))
+                    if is_frozen:
+                        os.kill(lock["pid"], signal.SIGSTOP)
                     yield process, int(lock["pid"])
                     return
-                time.sleep(0.05)
+                time.sleep(0.01)
             raise AssertionError(f"the run ended before training:\n{process.communicate()[0]}")
 
     def _call(self, *command: str, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,14 @@ import pytest
 
 from flows.automations import SILENT_SECONDS
 from flows.following import is_held, run_lock
-from flows.processes import birth_of, descendants, environments, read_record, wait_gone
+from flows.processes import (
+    ProcessRecord,
+    birth_of,
+    descendants,
+    environments,
+    read_record,
+    wait_gone,
+)
 from flows.project import FLOW_MARK
 from grpo_core.types import StageName
 
@@ -137,9 +144,9 @@ def test_killed_in_the_middle_of_training_it_continues_to_the_same_result(
 ) -> None:
     lake = checkout.project.root / "killed lake"
     override = f"execution.lake={lake}"
-    with checkout.run_in_training("demo", override, lake=lake) as (process, pid):
+    with checkout.run_in_training("demo", override, lake=lake, is_frozen=True) as (process, pid):
         os.kill(pid, signal.SIGKILL)
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert process.returncode == 1, output
     assert "the run crashed" in output
     assert not is_held(run_lock(lake / "runs" / "demo"))
@@ -162,14 +169,13 @@ def test_when_nobody_is_left_to_tell_the_server_marks_the_run_as_crashed_by_itse
     override = f"execution.lake={lake}"
     runner = read_record(checkout.project.record("runner"))
     assert runner is not None
-    with checkout.run_in_training("demo", override, lake=lake) as (process, pid):
-        os.kill(pid, signal.SIGSTOP)  # it neither goes on nor ends while the others are killed
+    with checkout.run_in_training("demo", override, lake=lake, is_frozen=True) as (process, pid):
         children = descendants(pid)
         guardians = [p for p, mark in environments(FLOW_MARK) if mark == "guardian"]
         (guardian,) = [p for p in guardians if p in children]
         for victim in (process.pid, guardian.pid, runner.pid, pid):
             os.kill(victim, signal.SIGKILL)
-        process.communicate(timeout=180)
+        process.communicate(timeout=400)
     assert checkout.flow_run("demo", lake).state_type == "RUNNING"
     ended = checkout.wait_final("demo", 240, lake)  # three heartbeats of 30 s, and some seconds
     assert ended.state_type == "CRASHED"
@@ -187,12 +193,13 @@ def test_when_nobody_is_left_to_tell_the_server_marks_the_run_as_crashed_by_itse
 
 @pytest.mark.usefixtures("first_run")
 def test_ctrl_c_stops_the_run_and_it_can_go_on(checkout: Checkout) -> None:
-    with checkout.run_in_training("stopped", "train.seed=5") as (process, pid):
+    with checkout.run_in_training("stopped", checkout.long, "train.seed=5") as (process, pid):
+        worker = ProcessRecord(pid, birth_of(pid) or "gone", "", "")
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert process.returncode == 1, output
     assert "the run was stopped" in output
-    assert birth_of(pid) is None
+    assert wait_gone([worker], 60)
     assert checkout.latest_attempt("stopped")["state"] == "Stopped"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.processes import ProcessRecord, birth_of, read_record, wait_gone
+from flows.processes import ProcessRecord, birth_of, kill, read_record, wait_gone
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
@@ -53,8 +53,8 @@ def test_a_run_whose_server_stays_away_completes_and_prefect_hears_of_it(
             output, _ = process.communicate(timeout=300)
             assert process.returncode == 0, output
             assert checkout.latest_attempt("away")["state"] == "Completed"
-            os.kill(pid, signal.SIGKILL)  # it still tries to tell the server of its end
-            assert wait_gone([worker], 10)
+            kill(worker, signal.SIGKILL)  # it still tries to tell the server of its end
+            assert wait_gone([worker], 60)
             assert runner.is_alive(), checkout.project.log("runner").read_text()[-3000:]
         up = checkout.grpo("up")
         assert up.returncode == 0, up.stderr

@@ -43,11 +43,11 @@ def test_grpo_stop_finishes_the_unit_saves_it_and_the_next_run_goes_on(checkout:
     with checkout.run_in_training("halted", checkout.long) as (process, pid):
         family = checkout.family(pid)
         stopped = checkout.grpo("stop", "--run", "halted")
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert stopped.returncode == 0, stopped.stderr
     assert process.returncode == 1
     assert "the run was stopped: train/1 after" in output
-    assert wait_gone(family, 10)
+    assert wait_gone(family, 60)
     ended = checkout.flow_run("halted")
     assert (ended.state_type, ended.state_name) == ("CANCELLED", "Stopped")
     assert "to go on: grpo run full --run halted" in ended.message
@@ -55,7 +55,7 @@ def test_grpo_stop_finishes_the_unit_saves_it_and_the_next_run_goes_on(checkout:
 
     with checkout.run_in_training("halted", checkout.long) as (process, _):
         assert checkout.grpo("stop", "--run", "halted", "--now").returncode == 0
-        process.communicate(timeout=180)
+        process.communicate(timeout=400)
     assert f"continued after step {steps}" in checkout.notes("halted")
     assert checkout.latest_attempt("halted")["state"] == "Stopped"
 
@@ -65,7 +65,7 @@ def test_watch_tells_of_the_attempt_that_worked_in_this_lake(checkout: Checkout)
         refused = checkout.grpo("run", "ingest", "--run", "watched")
         assert "is in use by" in refused.stderr
         assert checkout.grpo("stop", "--run", "watched").returncode == 0
-        process.communicate(timeout=180)
+        process.communicate(timeout=400)
     elsewhere = f"execution.lake={checkout.project.root / 'other lake'}"
     absent = ("--set", elsewhere, "--set", "prompts.source=/nowhere.jsonl")
     failed = checkout.grpo("run", "ingest", "--run", "watched", *absent)
@@ -85,10 +85,10 @@ def test_a_killed_runner_takes_its_flow_along_and_the_run_is_crashed(checkout: C
     with checkout.run_in_training("orphan", checkout.long) as (process, pid):
         family = checkout.family(pid)
         os.kill(_record(checkout, "runner").pid, signal.SIGKILL)
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert process.returncode == 1
     assert "the run crashed: the runner was killed" in output
-    assert wait_gone(family, 10)
+    assert wait_gone(family, 60)
     assert checkout.flow_run("orphan").state_type == "CRASHED"
     assert checkout.latest_attempt("orphan")["state"] == "Stopped"
     assert "PARTIAL" in _plan(checkout, "orphan", checkout.long)
@@ -100,7 +100,7 @@ def test_runner_and_flow_killed_at_once_are_found_by_the_next_start(checkout: Ch
         process.send_signal(signal.SIGKILL)  # nobody is left to tell the server
         for victim in (_record(checkout, "runner").pid, *(member.pid for member in family)):
             os.kill(victim, signal.SIGKILL)
-        process.communicate(timeout=180)
+        process.communicate(timeout=400)
     assert checkout.flow_run("lost").state_type == "RUNNING"
     up = checkout.grpo("up")
     assert up.returncode == 0, up.stderr
@@ -116,12 +116,12 @@ def test_a_server_that_dies_comes_back_and_the_run_completes(checkout: Checkout)
         _,
     ):
         os.kill(before.pid, signal.SIGKILL)
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
     after = _record(checkout, "server")
     assert after.pid != before.pid
     assert after.address == before.address
-    assert checkout.wait_final("steady", 30).state_type == "COMPLETED"
+    assert checkout.wait_final("steady", 180).state_type == "COMPLETED"
 
 
 def test_two_runs_at_once_share_the_work_and_the_waiter_says_for_whom(checkout: Checkout) -> None:
@@ -131,10 +131,10 @@ def test_two_runs_at_once_share_the_work_and_the_waiter_says_for_whom(checkout: 
     ):
         checkout.wait_event("second", "stage_waiting")
         assert checkout.grpo("stop", "--run", "first").returncode == 0
-        one.communicate(timeout=180)
+        one.communicate(timeout=400)
         checkout.wait_event("second", "progress")
         assert checkout.grpo("stop", "--run", "second").returncode == 0
-        two.communicate(timeout=180)
+        two.communicate(timeout=400)
     waiting = checkout.wait_event("second", "stage_waiting")
     assert waiting["label"] == "train/1"
     assert "run 'first': train/1 (pid " in waiting["holder"]
@@ -145,15 +145,14 @@ def test_two_runs_at_once_share_the_work_and_the_waiter_says_for_whom(checkout: 
 
 def test_what_two_runs_need_is_computed_once_and_the_waiter_reuses_it(checkout: Checkout) -> None:
     with (
-        checkout.run_in_training("earlier", "train.seed=12") as (one, pid),
+        checkout.run_in_training("earlier", "train.seed=12", is_frozen=True) as (one, pid),
         checkout.start_run("later", "train.seed=12") as two,
-    ):
-        os.kill(pid, signal.SIGSTOP)  # however fast the machine, the other finds it at work
+    ):  # however fast the machine, the other finds it at work
         try:
             waiting = checkout.wait_event("later", "stage_waiting")
         finally:
             os.kill(pid, signal.SIGCONT)
-        outputs = [process.communicate(timeout=180)[0] for process in (one, two)]
+        outputs = [process.communicate(timeout=400)[0] for process in (one, two)]
     assert (one.returncode, two.returncode) == (0, 0), outputs
     assert (waiting["label"], waiting["holder"][:22]) == ("train/1", "run 'earlier': train/1")
     assert "train/1: waiting for run 'earlier'" in outputs[1]
@@ -172,20 +171,20 @@ def test_cancelling_in_prefect_ends_the_run_and_its_processes(checkout: Checkout
         family = checkout.family(pid)
         flow_run = checkout.latest_attempt("cancelled")["request"]["flow_run"]
         assert checkout.prefect("flow-run", "cancel", flow_run).returncode == 0
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert "the run was stopped" in output
-    assert wait_gone(family, 10)
+    assert wait_gone(family, 60)
     assert not is_held(run_lock(checkout.lake / "runs" / "cancelled"))
-    assert checkout.wait_final("cancelled", 20).state_type == "CANCELLED"
+    assert checkout.wait_final("cancelled", 180).state_type == "CANCELLED"
 
 
 def test_sigterm_ends_a_flow_and_its_processes_and_the_run_is_crashed(checkout: Checkout) -> None:
     with checkout.run_in_training("terminated", checkout.long) as (process, pid):
         family = checkout.family(pid)
         os.kill(pid, signal.SIGTERM)
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert "the run crashed" in output
-    assert wait_gone(family, 10)
+    assert wait_gone(family, 60)
     assert checkout.flow_run("terminated").state_type == "CRASHED"
     assert checkout.latest_attempt("terminated")["state"] == "Stopped"
 
@@ -194,12 +193,12 @@ def test_grpo_down_cancels_what_runs(checkout: Checkout) -> None:
     with checkout.run_in_training("downed", checkout.long) as (process, pid):
         family = checkout.family(pid)
         down = checkout.grpo("down")
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=400)
     assert down.returncode == 0, down.stderr
     assert "'downed full' is cancelled" in down.stderr
     assert "was killed" not in down.stderr
     assert process.returncode == 1, output
-    assert wait_gone(family, 10)
+    assert wait_gone(family, 60)
     up = checkout.grpo("up")
     assert up.returncode == 0, up.stderr
     assert checkout.flow_run("downed").state_type == "CANCELLED"

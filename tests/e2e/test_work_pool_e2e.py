@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-EVERY_DAY = {"interval": 86_400.0, "anchor_date": "2026-01-01T03:00:00Z", "timezone": "UTC"}
+HOUR = (datetime.now(UTC).hour + 12) % 24
+"""Half a day off: nothing of it starts while the tests run."""
+EVERY_DAY = {"interval": 86_400.0, "anchor_date": f"2026-01-01T{HOUR:02}:00:00Z", "timezone": "UTC"}
 OWN_LAKE = "pool lake"
 
 
@@ -43,7 +48,9 @@ class Before:
 
 @contextmanager
 def _worker(checkout: Checkout) -> Iterator[subprocess.Popen[bytes]]:
-    command = [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "grpo"]
+    """A worker of the pool, once it is online: importing Prefect takes a busy machine long."""
+    name, prefect = uuid.uuid4().hex, str(Path(sys.executable).with_name("prefect"))
+    command = [prefect, "worker", "start", "--pool", "grpo", "--name", name]
     with subprocess.Popen(
         command,
         cwd=checkout.project.root,
@@ -53,10 +60,21 @@ def _worker(checkout: Checkout) -> Iterator[subprocess.Popen[bytes]]:
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
+            _wait_online(checkout, name)
             yield process
         finally:
             process.terminate()
-            process.wait(40)
+            process.wait(100)
+
+
+def _wait_online(checkout: Checkout, name: str) -> None:
+    deadline = time.monotonic() + 180
+    while True:
+        workers = checkout.client._call("POST", "/work_pools/grpo/workers/filter", {})
+        if any(w["name"] == name and w["status"] == "ONLINE" for w in workers):
+            return
+        assert time.monotonic() < deadline, workers
+        time.sleep(0.5)
 
 
 def _ids(checkout: Checkout) -> dict[str, str]:
@@ -69,7 +87,7 @@ def pool(checkout: Checkout) -> Iterator[Before]:
     up = checkout.grpo("up", "--local")
     assert up.returncode == 0, up.stderr
     for words in (
-        ("audit", "--cron", "0 3 * * *", "--run", "pool-night"),
+        ("audit", "--cron", f"0 {HOUR} * * *", "--run", "pool-night"),
         ("ingest", "--after", "pool-leader", "--run", "pool-follower"),
     ):
         made = checkout.grpo("schedule", *words)
@@ -120,24 +138,24 @@ def test_a_run_on_the_pool_is_cancelled_and_another_worker_s_death_ends_it_resum
         with checkout.run_in_training("shaken", *work) as (process, pid):
             family = checkout.family(pid)
             checkout.client.cancel(checkout.flow_run("shaken").id)
-            output, _ = process.communicate(timeout=180)
+            output, _ = process.communicate(timeout=400)
         assert "the run was stopped" in output
-        assert checkout.wait_final("shaken", 30).state_type == "CANCELLED"
-        assert wait_gone(family, 10)
+        assert checkout.wait_final("shaken", 180).state_type == "CANCELLED"
+        assert wait_gone(family, 60)
         assert not is_held(lock)
 
         with checkout.run_in_training("shaken", *work) as (process, pid):
             family = checkout.family(pid)
             os.kill(worker.pid, signal.SIGKILL)
-            output, _ = process.communicate(timeout=180)
+            output, _ = process.communicate(timeout=400)
     assert "the run crashed: the runner was killed" in output
-    assert checkout.wait_final("shaken", 30).state_type == "CRASHED"
-    assert wait_gone(family, 10)
+    assert checkout.wait_final("shaken", 180).state_type == "CRASHED"
+    assert wait_gone(family, 60)
     assert not is_held(lock)
 
     with _worker(checkout), checkout.run_in_training("shaken", *work) as (process, _):
         assert checkout.grpo("stop", "--run", "shaken").returncode == 0
-        process.communicate(timeout=180)
+        process.communicate(timeout=400)
     continued = [n for n in checkout.notes("shaken") if n.startswith("continued after step")]
     assert len(continued) == 2
 

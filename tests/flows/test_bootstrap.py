@@ -35,12 +35,29 @@ def test_a_lock_of_a_dead_process_is_taken_over_a_living_one_is_waited_for(tmp_p
     (lock / "pid").write_text(str(dead.pid))
     assert _run(tmp_path, "take_lock").returncode == 0
     lock.mkdir()
-    start = "sleep 60 >/dev/null 2>&1 & echo $!"  # not our child, so that it is gone once killed
-    living = subprocess.run(["sh", "-c", start], capture_output=True, text=True).stdout.strip()
+    (tmp_path / "bootstrap.sh").write_text("while :; do sleep 0.1; done\n")
+    living = _started(tmp_path, "sh bootstrap.sh")
     (lock / "pid").write_text(living)
     done = _run(tmp_path, f"sleep() {{ kill {living}; command sleep 0.1; }}; take_lock")
     assert done.returncode == 0
     assert f"waiting for another installation (process {living})" in done.stderr
+
+
+def test_a_lock_whose_owner_s_id_belongs_to_another_program_is_taken_over(tmp_path: Path) -> None:
+    lock = tmp_path / ".grpo/venv.lock"
+    lock.mkdir(parents=True)
+    other = _started(tmp_path, "sleep 60")
+    (lock / "pid").write_text(other)
+    done = _run(tmp_path, "take_lock")
+    subprocess.run(["kill", other], check=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _started(directory: Path, command: str) -> str:
+    """Id of a process that is not our child, so that it is gone once killed."""
+    start = ["sh", "-c", f"{command} >/dev/null 2>&1 & echo $!"]
+    done = subprocess.run(start, cwd=directory, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def test_an_interpreter_whose_path_has_spaces_is_found(tmp_path: Path) -> None:

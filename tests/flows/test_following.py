@@ -106,6 +106,25 @@ def test_a_run_that_completes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_server_that_does_not_say_who_works_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer(*["SCHEDULED"] * 9, "COMPLETED")
+    server.pool = "grpo"
+    asked: list[str] = []
+
+    def has_worker(pool: str) -> bool:
+        asked.append(pool)
+        raise ServiceError("timed out")
+
+    monkeypatch.setattr(server, "has_worker", has_worker)
+    follower = make_follower(tmp_path, server, has_runner=False)
+    assert follower.follow().state_type == "COMPLETED"
+    assert len(asked) > 1
+    assert server.calls == []
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("has_runner", [True, False])
 def test_a_run_that_nobody_takes_is_cancelled_and_reported(
     tmp_path: Path, has_runner: bool

@@ -60,7 +60,7 @@ def test_an_automation_saved_while_the_server_reads_them_does_not_block_it(tmp_p
         env=environment | {"PYTHONPATH": os.getcwd()},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["saved and taken up"]), done

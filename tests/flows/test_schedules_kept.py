@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from flows.api import ApiClient
+from flows.local import BUSY_SECONDS
 from flows.processes import ProcessRecord, birth_of, stop_tree
 from flows.project import PROJECT_ROOT, Project, clean_environment
 from flows.replanning import is_of_schedule
@@ -50,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiClient]:
     try:
         wait_healthy(project, record)
         _register(url, project.home)
-        yield ApiClient(url)
+        yield ApiClient(url).patient(BUSY_SECONDS)
     finally:
         stop_tree(record, 10)
         process.wait(10)

@@ -167,7 +167,7 @@ def test_an_engine_ends_with_its_trainer_even_when_that_is_killed(tmp_path):
     assert any("EngineCore" in process.name() for process in engines)
     trainer.kill()
     trainer.wait()
-    gone, alive = psutil.wait_procs(engines, timeout=20)
+    gone, alive = psutil.wait_procs(engines, timeout=90)
     for process in alive:
         process.kill()
     assert [process.name() for process in alive] == []

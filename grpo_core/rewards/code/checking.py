@@ -35,6 +35,8 @@ def make_handler(settings: Mapping[str, Any]) -> Handler:
     nursery = Nursery("program", limits)
 
     def handle(message: dict[str, Any], _: socket.socket) -> dict[str, Any]:
+        if not nursery.started:  # what that takes is not the program's time
+            nursery.kill(nursery.fork())
         checker = _Checker(nursery, time.monotonic() + seconds, message["program"])
         tests = message["tests"]
         check = {"stdio": checker.stdio, "calls": checker.calls, "asserts": checker.asserts}

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,18 @@ CHECK = json.dumps(
 )
 
 
+RULES = GraderRules(function="code", workers=1, code_seconds=10.0, memory_bytes=512 << 20)
+
+
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
-    rules = GraderRules(function="code", workers=1, code_seconds=1.0, memory_bytes=512 << 20)
-    with Grader(rules) as grader:
+    with Grader(RULES) as grader:
+        yield grader
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Grader]:
+    with Grader(replace(RULES, code_seconds=1.0)) as grader:
         yield grader
 
 
@@ -185,13 +194,13 @@ thread.start(), thread.join()
 
 
 @pytest.mark.slow
-def test_a_program_that_never_ends_is_wrong_and_stalls_no_other(grader: Grader) -> None:
+def test_a_program_that_never_ends_is_wrong_and_stalls_no_other(impatient: Grader) -> None:
     forever = "while True:\n    pass"
     texts = [f"```python\n{program}\n```" for program in (forever, ADD)]
-    verdicts = grader.grade(texts, [{"tests": CALLS}] * 2)
+    verdicts = impatient.grade(texts, [{"tests": CALLS}] * 2)
     assert [verdict.label for verdict in verdicts] == [Label.WRONG, Label.CORRECT]
     assert "out of time" in verdicts[0].reason
-    verdict = _grade(grader, "import time\ntime.sleep(60)", PRINTS)
+    verdict = _grade(impatient, "import time\ntime.sleep(60)", PRINTS)
     assert (verdict.label, verdict.share_passed) == (Label.WRONG, 0.0)
 
 

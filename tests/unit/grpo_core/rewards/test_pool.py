@@ -39,7 +39,7 @@ def test_order_is_kept_and_equal_questions_share_a_verdict() -> None:
 
 @pytest.mark.slow
 def test_one_poisonous_sample_does_not_stall_the_others() -> None:
-    with VerifierPool(workers=2, timeout_seconds=2.0) as pool:
+    with VerifierPool(workers=2, timeout_seconds=4.0) as pool:
         pool.grade_batch([(r"\boxed{\int_0^1 x dx}", r"\frac12", None)])
         rows = [POISON, *((rf"\boxed{{{n}\sin(2x)}}", r"\cos(2x)-1", None) for n in range(20))]
         start = time.monotonic()
@@ -49,8 +49,8 @@ def test_one_poisonous_sample_does_not_stall_the_others() -> None:
     assert verdicts[0].reward_raw is None
     assert all(v.label is Label.WRONG for v in verdicts[1:-1])
     assert verdicts[-1].label is Label.CORRECT
-    assert max(v.seconds for v in verdicts[1:]) < 2.0
-    assert seconds < 6.0
+    assert max(v.seconds for v in verdicts[1:]) < 4.0
+    assert seconds < 20.0  # 22 samples, one of which takes its 4 s
 
 
 @pytest.mark.slow

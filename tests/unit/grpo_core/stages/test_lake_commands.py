@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from flows.cli import app
+from flows.commands import lake as lake_command
 from grpo_core.config import load_config
 from grpo_core.errors import ArtifactError
 from grpo_core.paths import resolve_path
@@ -79,7 +80,14 @@ def test_restore_waits_for_the_device_and_says_for_whom(
     monkeypatch.setattr(devices, "device_identity", lambda device: "gpu-1")
     monkeypatch.setattr(devices, "lock_directory", lambda: tmp_path)
     lose_cache(lake_copy)
-    config, told = load_config("tiny"), []
+    config, told, waits = load_config("tiny"), [], threading.Event()
+    tell = lake_command._tell_waiting
+
+    def tell_waiting(holder: str) -> None:
+        tell(holder)
+        waits.set()
+
+    monkeypatch.setattr(lake_command, "_tell_waiting", tell_waiting)
     waiter = threading.Thread(
         target=lambda: told.append(grpo(lake_copy, "lake", "restore").output), daemon=True
     )
@@ -87,7 +95,7 @@ def test_restore_waits_for_the_device_and_says_for_whom(
         config, Kind.TRAIN, "run 'a': train/1", on_wait=pytest.fail, on_poll=lambda: None
     ):
         waiter.start()
-        waiter.join(3)
+        assert waits.wait(120)
         assert told == []
         assert not list(lake_copy.glob("ref_logprobs/*/part-*"))
     waiter.join()

@@ -44,6 +44,7 @@ class SlowToEnd:
 
     def __init__(self, needed: int) -> None:
         self.num_interrupts = 0
+        self.is_at_work = threading.Event()
         self.is_over = False
         self._needed = needed
 
@@ -53,6 +54,7 @@ class SlowToEnd:
 
     def work(self) -> None:
         """Go on until there were enough, or for ten seconds."""
+        self.is_at_work.set()
         give_up = time.monotonic() + 10
         while self.num_interrupts < self._needed and time.monotonic() < give_up:
             time.sleep(0.01)
@@ -155,7 +157,7 @@ def test_grpo_sql_ends_on_ctrl_c_without_a_traceback(sql: str, tmp_path: Path) -
 def test_a_signal_while_a_query_is_handed_over_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def submit(self: ThreadPoolExecutor, *work: Any) -> Any:
         submit_for_real(self, *work)
-        time.sleep(0.2)  # until the query is at work
+        assert ended.is_at_work.wait(60)
         raise KeyboardInterrupt
 
     submit_for_real = ThreadPoolExecutor.submit
