@@ -148,7 +148,7 @@ def build_of_code(pools: Mapping[str, str]) -> str:
 def _ensure_server(project: Project, notify: Notify) -> ProcessRecord:
     server = find_server(project)
     if server is not None and server.build != server_build(project):
-        notify("restarting the Prefect server: Prefect or its settings have changed")
+        notify("restarting the Prefect server: its release, code or settings have changed")
         _cancel_runs(project, notify)
         _stop(project, "runner", RUNNER_STOP_SECONDS, notify)
         _stop(project, "server", STOP_SECONDS, notify)

@@ -7,11 +7,12 @@ five seconds, and never answers again. Here the update is left to that loop, as 
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from prefect.cli import app
 from prefect.logging import get_logger
-from prefect.server.events.models import automations
 from prefect.utilities.asyncutils import run_coro_as_sync
 
 _logger = get_logger(__name__)
@@ -20,9 +21,14 @@ _updates: set[asyncio.Task[None]] = set()
 
 
 def update_automations_in_turn() -> None:
-    """Have this process's server take up saved automations without waiting for it in its loop."""
-    if hasattr(automations, "run_coro_as_sync"):
-        automations.run_coro_as_sync = _soon
+    """Have this process's server take up saved automations without waiting for it in its loop.
+
+    Releases that need no help may have the function elsewhere, or not at all.
+    """
+    with suppress(ImportError):
+        automations: Any = import_module("prefect.server.events.models.automations")
+        if hasattr(automations, "run_coro_as_sync"):
+            automations.run_coro_as_sync = _soon
 
 
 def _soon(update: Coroutine[Any, Any, None]) -> None:

@@ -1,5 +1,6 @@
 """The project's own Prefect server: start it on a free port, recognise it, wait for its answer."""
 
+import hashlib
 import socket
 import subprocess
 import sys
@@ -81,8 +82,9 @@ def client_of(project: Project, server: ProcessRecord) -> ApiClient:
 
 
 def server_build(project: Project) -> str:
-    """What the server was started from: release of Prefect and the user's settings."""
-    return f"{version('prefect')} {project.server_settings().digest}"
+    """What the server was started from: Prefect's release, what it mends, the user's settings."""
+    mended = hashlib.sha256(Path(__file__).with_name("prefect_server.py").read_bytes()).hexdigest()
+    return f"{version('prefect')} {mended[:8]} {project.server_settings().digest}"
 
 
 def server_port(server: ProcessRecord) -> int:

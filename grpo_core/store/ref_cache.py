@@ -213,14 +213,14 @@ class RefLogprobCache:
         return left
 
     def _read(self, keys: Sequence[str], rows: Sequence[RefRow] = ()) -> Found:
-        digest = self.fingerprint.digest
-        together = read_together(self.directory, digest, self._load_indices(), keys, rows)
+        indices = dict(self._load_indices())
+        together = read_together(self.directory, self.fingerprint.digest, indices, keys, rows)
         if together is not None:
             return Found(list(together.logprobs), together.scored_by)
         found = Found([None] * len(keys), [""] * len(keys))
         missing = np.arange(len(keys))
         halves = key_halves(keys)
-        for name, index in list(self._load_indices().items()):
+        for name, index in indices.items():
             if not missing.size:
                 break
             positions = search(index, halves[:, missing])

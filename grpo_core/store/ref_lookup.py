@@ -25,6 +25,8 @@ while one slices its rows, which is Python, another decodes."""
 _READ = ["row_key", "logprobs", "scored_by"]
 _SCORED_BY = SCHEMA.get_field_index("scored_by")
 """Number of that column in a row group, as each column of the schema is one there."""
+_KEYS_TRIED = 16
+"""So many keys, evenly spaced, tell whether rows lie in the order in which they are asked for."""
 _COMPLETION = attrgetter("completion_token_ids")
 
 
@@ -70,8 +72,8 @@ def read_together(
 ) -> PartRows | None:
     """Rows that lie in one part one after the other, in this order; else None.
 
-    What was written together is mostly read together, and then only the first and the last key are
-    sought: `read_rows` compares all of them with those of the part.
+    What was written together is mostly read together, and then only some keys are sought, the first
+    and the last among them: `read_rows` compares all of them with those of the part.
 
     Args:
         directory: The cache's.
@@ -86,11 +88,12 @@ def read_together(
     """
     if not keys:
         return None
-    ends = key_halves([keys[0], keys[-1]])
+    tried = np.linspace(0, len(keys) - 1, _KEYS_TRIED).astype(np.int64)
+    halves = key_halves([keys[n] for n in tried.tolist()])
     for name, index in indices.items():
-        first, last = search(index, ends).tolist()
-        if first >= 0 and last - first == len(keys) - 1:
-            wanted = Wanted(keys, np.arange(first, last + 1), rows)
+        found = search(index, halves)
+        if found[0] >= 0 and np.array_equal(found - found[0], tried):
+            wanted = Wanted(keys, found[0] + np.arange(len(keys)), rows)
             with suppress(ArtifactError):  # others lie between them, or the part is damaged
                 return read_rows(directory, name, fingerprint, wanted)
     return None
