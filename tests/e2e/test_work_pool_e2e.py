@@ -64,7 +64,10 @@ def _worker(checkout: Checkout) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.terminate()
-            process.wait(100)
+            try:
+                process.wait(100)
+            finally:
+                process.kill()
 
 
 def _wait_online(checkout: Checkout, name: str) -> None:
