@@ -271,10 +271,12 @@ def report(work, options):
 
     rng = np.random.default_rng(1)
     random = [rows[n] for n in rng.choice(len(rows), WRITTEN_TOGETHER, replace=False)]
+    repeated = [*rows[:1000], *rows[999:]]
     actions = {
         "scan": lambda: pq.read_table(part, columns=["row_key", "logprobs"]),
         "rows": lambda: read_rows(part),
         "cache": lambda: cache.get_many(rows),
+        "sought": lambda: cache.get_many(repeated),
         "random": lambda: cache.get_many(random),
     }
     read, processor = in_turn(actions, 2 * options.runs)
@@ -286,6 +288,10 @@ def report(work, options):
     print(
         f"           processor time: scan {processor['scan']:.2f} s, cache "
         f"{processor['cache']:.2f} s: {processor['cache'] / processor['scan']:.2f}x"
+    )
+    print(
+        f"           one asked for twice, so that each key is sought: {read['sought']:.3f} s: "
+        f"{read['sought'] / read['scan']:.2f}x scan"
     )
     print(
         f"random     {WRITTEN_TOGETHER} rows {read['random']:.3f} s: "

@@ -225,14 +225,17 @@ class RefLogprobCache:
                 break
             positions = search(index, halves[:, missing])
             slots = missing[positions >= 0]
+            is_all = slots.size == len(keys)  # then the rows need not be gone through
             wanted = Wanted(
-                keys=[keys[n] for n in slots.tolist()],
+                keys=keys if is_all else [keys[n] for n in slots.tolist()],
                 positions=positions[positions >= 0],
-                rows=[rows[n] for n in slots.tolist()] if rows else (),
+                rows=rows if is_all or not rows else [rows[n] for n in slots.tolist()],
             )
             part = self._read_part(name, wanted) if slots.size else None
             if part is None:
                 continue
+            if is_all:
+                return Found(list(part.logprobs), part.scored_by)
             filled = zip(slots.tolist(), part.logprobs, part.scored_by, strict=True)
             for slot, values, writer in filled:
                 found.logprobs[slot], found.scored_by[slot] = values, writer

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import numpy.typing as npt
@@ -120,10 +121,14 @@ def read_rows(directory: Path, name: str, fingerprint: str, wanted: Wanted) -> P
     keys = pa.array(wanted.keys, pa.string())
     rows = PartRows([np.empty(0, np.float32)] * len(keys), [""] * len(keys))
 
+    has_failed = Event()
+
     def read(share: npt.NDArray[np.int64]) -> None:
         with open_part(path, fingerprint) as file:
             _check_positions(path, positions, file.metadata)
             for start in range(0, share.size, GROUPS_AT_ONCE):
+                if has_failed.is_set():  # what this reader finds is of no use any more
+                    return
                 portion = share[start : start + GROUPS_AT_ONCE]
                 sought = slice(*np.searchsorted(groups, [portion[0], portion[-1] + 1]))
                 in_portion = np.searchsorted(portion, groups[sought]) * ROWS_PER_GROUP
@@ -135,11 +140,18 @@ def read_rows(directory: Path, name: str, fingerprint: str, wanted: Wanted) -> P
                 _check_rows(path, taken, keys.take(pa.array(slots)), wanted.rows, slots)
                 _fill(rows, slots, taken, writer)
 
+    def share_of(share: npt.NDArray[np.int64]) -> None:
+        try:
+            read(share)
+        except BaseException:
+            has_failed.set()
+            raise
+
     present = np.unique(groups)
     most = min(READERS_PER_CORE * pa.cpu_count(), MOST_READERS)
     readers = max(min(most, -(-present.size // GROUPS_AT_ONCE)), 1)
     with ThreadPoolExecutor(readers) as pool:
-        list(pool.map(read, np.array_split(present, readers)))  # each fills slots of its own
+        list(pool.map(share_of, np.array_split(present, readers)))  # each fills slots of its own
     return rows
 
 
