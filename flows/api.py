@@ -258,8 +258,8 @@ class ApiClient(JsonTransport):
 
     def has_worker(self, pool: str) -> bool:
         """Whether a worker of the work pool is online."""
-        workers = self._call("POST", f"/work_pools/{pool}/workers/filter", {})
-        return any(worker["status"] == "ONLINE" for worker in workers)
+        workers = _listed(self._call("POST", f"/work_pools/{pool}/workers/filter", {}))
+        return any(_record(worker, "status")["status"] == "ONLINE" for worker in workers)
 
     def automations(self) -> dict[str, dict[str, Any]]:
         """Every automation by its name."""

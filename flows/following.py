@@ -103,6 +103,7 @@ class Follower:
     _created_at: float = field(default_factory=time.monotonic)
     _worked_at: float = field(default_factory=time.monotonic)
     _ended_at: float | None = None
+    _unsure_at: float | None = None
     _interrupts: int = 0
 
     def follow(self) -> FlowRun:
@@ -174,13 +175,20 @@ class Follower:
         pool, waited = self.flow_run.work_pool, time.monotonic() - self._created_at
         try:
             is_alive = self.client.has_worker(pool) if pool else self._has_runner()
-            if waited < (PICKUP_SECONDS if is_alive else WORKER_SECONDS if pool else 0.0):
-                return
-            if is_alive and self._is_queued():
-                self._created_at = time.monotonic()
-                self.view.say(f"waiting: {RUNS_AT_A_TIME} runs are in progress, this one is next")
-                return
-        except ServiceError:  # how long the server may be silent is judged where it is asked
+            is_early = waited < (PICKUP_SECONDS if is_alive else WORKER_SECONDS if pool else 0.0)
+            is_queued = is_alive and not is_early and self._is_queued()
+        except ServiceError:  # who executes was without the server, too
+            self._created_at = now = time.monotonic()
+            self._unsure_at = now if self._unsure_at is None else self._unsure_at
+            if now - self._unsure_at > SILENT_SERVER_SECONDS:
+                raise
+            return
+        self._unsure_at = None
+        if is_early:
+            return
+        if is_queued:
+            self._created_at = time.monotonic()
+            self.view.say(f"waiting: {RUNS_AT_A_TIME} runs are in progress, this one is next")
             return
         self.client.cancel(self.flow_run.id)
         who = f"a worker of pool {pool!r}" if pool else "the runner"

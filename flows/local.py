@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from flows.api import ApiClient
+from flows.api import ApiClient, FlowRun
 from flows.automations import crash_automation, ensure_automation
 from flows.deployment_names import FLOW_NAME
 from flows.processes import ProcessRecord, descendants, read_record, stop_tree
@@ -43,6 +43,8 @@ BUSY_SECONDS = 60.0
 RUNNER_STOP_SECONDS = 45.0
 """A cancelled flow has 30 s to end before Prefect kills it."""
 _POLL_SECONDS = 0.5
+_CANCEL_TRIES = 3
+"""A busy server may leave a question unanswered; one that is gone refuses all at once."""
 
 Notify = Callable[[str], None]
 
@@ -231,24 +233,42 @@ def _cancel_runs(project: Project, notify: Notify) -> None:
     server = find_server(project)
     if server is None or find_runner(project) is None:
         return
-    client = client_of(project, server).patient(RUNNER_STOP_SECONDS)
-    deadline = time.monotonic() + RUNNER_STOP_SECONDS
-    try:
-        found = client.active_flow_runs(FLOW_NAME)
-        taken = [run for run in found if run.state_type != "SCHEDULED" and not run.work_pool]
-        for run in taken:
-            client.cancel(run.id)
-        while taken and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+    client, deadline = client_of(project, server), time.monotonic() + RUNNER_STOP_SECONDS
+    taken: list[FlowRun] | None = None
+    failures = 0
+    while True:
+        try:
+            if taken is None:
+                taken = _cancelled(client)
             seen = [client.read_flow_run(run.id) for run in taken]
+        except ServiceError as error:
+            failures += 1
+            if failures == _CANCEL_TRIES:
+                _say_killed(project, error, notify)
+                return
+        else:
             for run in seen:
                 if run.is_final:
                     notify(f"run {run.name!r} is {run.state_type.lower()}")
             taken = [run for run in seen if not run.is_final]
-    except ServiceError as error:
-        records = (read_record(path) for path in project.flow_processes())
-        if any(record is not None and record.is_alive() for record in records):
-            notify(f"runs in progress are killed and not cancelled: {error.message}")
+            if not taken or time.monotonic() >= deadline:
+                return
+        time.sleep(_POLL_SECONDS)
+
+
+def _cancelled(client: ApiClient) -> list[FlowRun]:
+    """The runs that the local runner executes, each of them asked to end."""
+    found = client.active_flow_runs(FLOW_NAME)
+    taken = [run for run in found if run.state_type != "SCHEDULED" and not run.work_pool]
+    for run in taken:
+        client.cancel(run.id)
+    return taken
+
+
+def _say_killed(project: Project, error: ServiceError, notify: Notify) -> None:
+    records = (read_record(path) for path in project.flow_processes())
+    if any(record is not None and record.is_alive() for record in records):
+        notify(f"runs in progress are killed and not cancelled: {error.message}")
 
 
 def _stop(project: Project, name: str, grace_seconds: float, notify: Notify) -> bool:

@@ -170,7 +170,8 @@ make_venv() {
 
 is_installing() { # a process whose id belongs to another program by now installs nothing
     kill -0 "$1" 2>/dev/null || return 1
-    case "$(ps -o args= -p "$1" 2>/dev/null)" in "" | *bootstrap.sh*) return 0 ;; *) return 1 ;; esac
+    command="$(ps -ww -o args= -p "$1" 2>/dev/null || tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null)" || :
+    case "$command" in "" | *bootstrap.sh*) return 0 ;; *) return 1 ;; esac
 }
 
 take_lock() {

@@ -18,7 +18,7 @@ import pytest
 from flows.api import ApiClient, FlowRun
 from flows.following import run_lock
 from flows.local import BUSY_SECONDS
-from flows.processes import ProcessRecord, birth_of, descendants, read_record, wait_gone
+from flows.processes import ProcessRecord, birth_of, descendants, kill, read_record, wait_gone
 from flows.project import Project
 from flows.server import client_of, find_server, log_tail
 from grpo_core.store.progress import read_events
@@ -171,7 +171,14 @@ class Checkout:
                     lock = json.loads(run_lock(directory).read_text(encoding="utf-8"))
                     if is_frozen:
                         os.kill(lock["pid"], signal.SIGSTOP)
-                    yield process, int(lock["pid"])
+                    worker = ProcessRecord(lock["pid"], birth_of(lock["pid"]) or "gone", "", "")
+                    try:
+                        yield process, worker.pid
+                    except BaseException:  # the next test finds nobody at work
+                        kill(worker, signal.SIGKILL)
+                        raise
+                    finally:
+                        kill(worker, signal.SIGCONT)
                     return
                 time.sleep(0.01)
             raise AssertionError(f"the run ended before training:\n{process.communicate()[0]}")

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(autouse=True)

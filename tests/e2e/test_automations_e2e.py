@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "automations" / "cancel-on-collapse.yaml"
 CRON = f"0 {(datetime.now(UTC).hour + 12) % 24} * * *"
 """Half a day off: it does not start while the tests run."""

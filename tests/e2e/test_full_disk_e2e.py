@@ -21,7 +21,7 @@ from flows.project import Project
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 IN_NAMESPACE = "GRPO_TEST_IN_NAMESPACE"

@@ -26,7 +26,7 @@ from grpo_core.types import StageName
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 ALL = {stage.value for stage in StageName}
 

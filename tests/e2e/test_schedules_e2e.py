@@ -18,7 +18,7 @@ from grpo_core.store.locks import hold
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 EVERY_MINUTE = "* * * * *"
 
 

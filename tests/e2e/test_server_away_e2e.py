@@ -17,7 +17,7 @@ from flows.processes import ProcessRecord, birth_of, kill, read_record, wait_gon
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 SHORT_TRIES = "\n[client]\nmax_retries = 2\n"
 """Prefect's client gives a request up after 6 s in place of a minute; so do runner and engine."""

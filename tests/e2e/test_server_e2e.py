@@ -17,7 +17,7 @@ from grpo_core.errors import ServiceError
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def test_a_password_by_one_setting_and_a_fresh_start_that_keeps_the_lake(

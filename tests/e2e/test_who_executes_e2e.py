@@ -16,7 +16,7 @@ from flows.processes import ProcessRecord, descendants, read_record
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 _LISTEN = "0A"
 
 

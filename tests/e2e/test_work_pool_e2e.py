@@ -24,7 +24,7 @@ from grpo_core.types import StageName
 if TYPE_CHECKING:
     from tests.e2e.conftest import Checkout
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 HOUR = (datetime.now(UTC).hour + 12) % 24
 """Half a day off: nothing of it starts while the tests run."""
 EVERY_DAY = {"interval": 86_400.0, "anchor_date": f"2026-01-01T{HOUR:02}:00:00Z", "timezone": "UTC"}

@@ -149,6 +149,7 @@ CALLS: dict[str, Callable[[ApiClient], Any]] = {
     "taken": lambda client: client.taken_at("7"),
     "deployment": lambda client: client.deployment("grpo/full"),
     "deployments": lambda client: client.deployments("grpo"),
+    "workers": lambda client: client.has_worker("grpo"),
     "automations": ApiClient.automations,
 }
 
@@ -170,7 +171,9 @@ def test_an_answer_of_another_program_is_an_absent_server(call: str, answer: Any
 
 
 @pytest.mark.parametrize("answer", [{}, True, None, "text", [1], [{}], {"id": "7"}], ids=repr)
-@pytest.mark.parametrize("call", ["list", "latest", "taken", "deployments", "automations"])
+@pytest.mark.parametrize(
+    "call", ["list", "latest", "taken", "deployments", "workers", "automations"]
+)
 def test_a_list_of_another_program_is_an_absent_server(call: str, answer: Any) -> None:
     with _server((200, answer)) as (client, _), pytest.raises(ServiceError, match="no Prefect"):
         CALLS[call](client)

@@ -1,8 +1,12 @@
 """The lock and the choice of interpreter of scripts/bootstrap.sh, without installing anything."""
 
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 SCRIPT = (Path(__file__).resolve().parents[2] / "scripts/bootstrap.sh").read_text(encoding="utf-8")
 FUNCTIONS = SCRIPT[: SCRIPT.index('BUILD="$(wanted_torch)"')].replace('cd "$(dirname "$0")/.."', "")
 
@@ -38,17 +42,21 @@ def test_a_lock_of_a_dead_process_is_taken_over_a_living_one_is_waited_for(tmp_p
     (tmp_path / "bootstrap.sh").write_text("while :; do sleep 0.1; done\n")
     living = _started(tmp_path, "sh bootstrap.sh")
     (lock / "pid").write_text(living)
-    done = _run(tmp_path, f"sleep() {{ kill {living}; command sleep 0.1; }}; take_lock")
+    wait = f"sleep() {{ kill {living}; command sleep 0.1; }}; take_lock"
+    done = _run(tmp_path, wait, COLUMNS="4")  # however narrow the terminal
     assert done.returncode == 0
     assert f"waiting for another installation (process {living})" in done.stderr
 
 
-def test_a_lock_whose_owner_s_id_belongs_to_another_program_is_taken_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ps", ["", pytest.param("ps() { return 127; };", marks=LINUX)])
+def test_a_lock_whose_owner_s_id_belongs_to_another_program_is_taken_over(
+    tmp_path: Path, ps: str
+) -> None:
     lock = tmp_path / ".grpo/venv.lock"
     lock.mkdir(parents=True)
     other = _started(tmp_path, "sleep 60")
     (lock / "pid").write_text(other)
-    done = _run(tmp_path, "take_lock")
+    done = _run(tmp_path, f"{ps} take_lock", COLUMNS="16")
     subprocess.run(["kill", other], check=True)
     assert (done.returncode, done.stderr) == (0, "")
 

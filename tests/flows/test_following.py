@@ -109,6 +109,7 @@ def test_a_run_that_completes(tmp_path: Path) -> None:
 def test_a_server_that_does_not_say_who_works_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(flows.following, "SILENT_SERVER_SECONDS", 60.0)
     server = FakeServer(*["SCHEDULED"] * 9, "COMPLETED")
     server.pool = "grpo"
     asked: list[str] = []
@@ -122,6 +123,39 @@ def test_a_server_that_does_not_say_who_works_is_asked_again(
     assert follower.follow().state_type == "COMPLETED"
     assert len(asked) > 1
     assert server.calls == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_never_says_who_works_ends_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer("SCHEDULED")
+    server.pool = "grpo"
+
+    def has_worker(pool: str) -> bool:
+        raise ServiceError("the server answers 500")
+
+    monkeypatch.setattr(server, "has_worker", has_worker)
+    follower = make_follower(tmp_path, server, has_runner=False)
+    with pytest.raises(ServiceError, match="the server answers 500"):
+        follower.follow()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_worker_that_comes_while_a_run_waits_is_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer(*["SCHEDULED"] * 6, "PENDING", "COMPLETED")
+    server.pool = "grpo"
+    answers = [False, False, False, True]
+    monkeypatch.setattr(
+        server, "has_worker", lambda pool: answers.pop(0) if len(answers) > 1 else answers[0]
+    )
+    monkeypatch.setattr(flows.following, "WORKER_SECONDS", 60.0)
+    monkeypatch.setattr(flows.following, "PICKUP_SECONDS", 60.0)
+    follower = make_follower(tmp_path, server, has_runner=False)
+    assert follower.follow().state_type == "COMPLETED"
+    assert (answers, server.calls) == ([True], [])
 
 
 @pytest.mark.usefixtures("quick")
