@@ -2,7 +2,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from flows.view import PlainView
 from grpo_core.config import load_config
 from grpo_core.errors import ServiceError
 from grpo_core.stages import RunSession
-from grpo_core.stages.stopping import asked_to_stop
 from grpo_core.store.locks import hold
 from grpo_core.store.progress import ProgressLog
 
@@ -257,59 +255,6 @@ def test_a_server_that_dies_with_the_run(tmp_path: Path) -> None:
     start(follower)
     with pytest.raises(ServiceError, match="nobody works on run demo"):
         follower.follow()
-
-
-@pytest.mark.usefixtures("quick")
-def test_the_first_interrupt_cancels_the_second_detaches(tmp_path: Path) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    server = FakeServer("RUNNING")
-    server.before_answer = interrupt
-    follower = make_follower(tmp_path, server, has_runner=True)
-    start(follower)
-    assert not follower.follow().is_final
-    assert server.calls == ["cancel"]
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("is_at_work", [True, False])
-def test_an_interrupt_without_a_server_asks_the_run_itself(
-    tmp_path: Path, is_at_work: bool
-) -> None:
-    server = FakeServer("RUNNING", ServiceError("silent"))
-    server.refuses = ServiceError("silent")
-    follower = make_follower(tmp_path, server, has_runner=True)
-    said: list[str] = []
-    follower.view.say = said.append  # type: ignore[method-assign]
-    directory = follower.path.parent
-    log = start(follower)
-
-    def interrupt() -> None:
-        server.before_answer = lambda: None
-        log.emit("run_finished", run="demo", attempt=1, state="Stopped", error="as asked")
-        raise KeyboardInterrupt
-
-    server.before_answer = interrupt
-    with hold(run_lock(directory), "run 'demo'") if is_at_work else nullcontext():
-        ended = follower.follow()
-    assert (ended.state_type, server.calls) == ("CANCELLED", ["cancel"])
-    assert (asked_to_stop(directory) is not None) == is_at_work
-    told = "stops there" if is_at_work else "nobody works on the run"
-    assert told in said[0]
-    assert "the Prefect server does not answer" in said[0]
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_second_interrupt_while_the_server_is_asked_detaches(tmp_path: Path) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    server = FakeServer("RUNNING")
-    server.before_answer, server.refuses = interrupt, KeyboardInterrupt()
-    follower = make_follower(tmp_path, server, has_runner=True)
-    start(follower)
-    assert not follower.follow().is_final
 
 
 @pytest.mark.usefixtures("quick")

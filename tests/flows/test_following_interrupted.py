@@ -1,6 +1,7 @@
-"""Ctrl-C in `grpo run` while the server is silent: the run itself is asked, whatever happens."""
+"""Ctrl-C in `grpo run`: the server is asked to cancel, and while it is silent the run itself."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,53 @@ def test_an_attempt_that_has_just_taken_the_lock_keeps_the_request(
     with hold(run_lock(directory), "run 'demo'"):
         assert follower.follow().state_type == "CANCELLED"
     assert asked_to_stop(directory) is not None
+
+
+def test_the_first_interrupt_cancels_the_second_detaches(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    server = FakeServer("RUNNING")
+    server.before_answer = interrupt
+    follower = make_follower(tmp_path, server, has_runner=True)
+    start(follower)
+    assert not follower.follow().is_final
+    assert server.calls == ["cancel"]
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_an_interrupt_without_a_server_asks_the_run_itself(
+    tmp_path: Path, is_at_work: bool
+) -> None:
+    server = FakeServer("RUNNING", ServiceError("silent"))
+    server.refuses = ServiceError("silent")
+    follower = make_follower(tmp_path, server, has_runner=True)
+    said: list[str] = []
+    follower.view.say = said.append  # type: ignore[method-assign]
+    directory = follower.path.parent
+    log = start(follower)
+
+    def interrupt() -> None:
+        server.before_answer = lambda: None
+        log.emit("run_finished", run="demo", attempt=1, state="Stopped", error="as asked")
+        raise KeyboardInterrupt
+
+    server.before_answer = interrupt
+    with hold(run_lock(directory), "run 'demo'") if is_at_work else nullcontext():
+        ended = follower.follow()
+    assert (ended.state_type, server.calls) == ("CANCELLED", ["cancel"])
+    assert (asked_to_stop(directory) is not None) == is_at_work
+    told = "stops there" if is_at_work else "nobody works on the run"
+    assert told in said[0]
+    assert "the Prefect server does not answer" in said[0]
+
+
+def test_a_second_interrupt_while_the_server_is_asked_detaches(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    server = FakeServer("RUNNING")
+    server.before_answer, server.refuses = interrupt, KeyboardInterrupt()
+    follower = make_follower(tmp_path, server, has_runner=True)
+    start(follower)
+    assert not follower.follow().is_final
