@@ -12,14 +12,7 @@ import pytest
 
 from flows.automations import SILENT_SECONDS
 from flows.following import is_held, run_lock
-from flows.processes import (
-    ProcessRecord,
-    birth_of,
-    descendants,
-    environments,
-    read_record,
-    wait_gone,
-)
+from flows.processes import descendants, environments, read_record, wait_gone
 from flows.project import FLOW_MARK
 from grpo_core.types import StageName
 
@@ -194,12 +187,12 @@ def test_when_nobody_is_left_to_tell_the_server_marks_the_run_as_crashed_by_itse
 @pytest.mark.usefixtures("first_run")
 def test_ctrl_c_stops_the_run_and_it_can_go_on(checkout: Checkout) -> None:
     with checkout.run_in_training("stopped", checkout.long, "train.seed=5") as (process, pid):
-        worker = ProcessRecord(pid, birth_of(pid) or "gone", "", "")
+        family = checkout.family(pid)
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=400)
     assert process.returncode == 1, output
     assert "the run was stopped" in output
-    assert wait_gone([worker], 60)
+    assert wait_gone(family, 60)
     assert checkout.latest_attempt("stopped")["state"] == "Stopped"
 
 

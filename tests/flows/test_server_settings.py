@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import flows.server
 from flows.processes import ProcessRecord
 from flows.project import Project
 from flows.server import free_port, server_build, start_server
@@ -62,10 +63,14 @@ def test_what_can_not_be_meant_is_refused(
         read_server_settings(_written(tmp_path, text, mode))
 
 
-def test_a_change_or_another_release_restarts_the_server(tmp_path: Path) -> None:
+def test_a_change_or_another_release_restarts_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release, mended, settings = server_build(Project(tmp_path)).split()
     assert (release, settings) == (version("prefect"), ServerSettings().digest)
-    assert len(mended) == 8
+    (tmp_path / "prefect_server.py").write_text("# mends something else\n")
+    monkeypatch.setattr(flows.server, "__file__", str(tmp_path / "server.py"))
+    assert server_build(Project(tmp_path)).split()[1] != mended
     assert ServerSettings(port=1).digest != ServerSettings(port=2).digest
     assert "secret" not in ServerSettings(api_auth="a:secret").digest
 
